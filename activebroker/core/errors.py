@@ -1,0 +1,100 @@
+"""Every error a user can meet, in one place.
+
+A message says what was expected, what came, and what to do next. All errors derive from
+`ActiveBrokerError`; those that are also a standard kind (`ValueError`, `TimeoutError`, …) say so
+by inheritance, so that ordinary `except` clauses work.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ActiveBrokerError(Exception):
+    """Base class of every error that activebroker raises."""
+
+
+class EventTypeError(ActiveBrokerError, TypeError):
+    """A dataclass cannot be an event type: a field's annotation is not supported."""
+
+
+class EventRefused(ActiveBrokerError, ValueError):
+    """What was published does not fit the channel's event type."""
+
+
+class ChannelTypeConflict(ActiveBrokerError, TypeError):
+    """A channel of this name exists already, with another event type."""
+
+
+class UnknownChannel(ActiveBrokerError, LookupError):
+    """No channel of this name exists in the fabric."""
+
+
+class UnknownPlace(ActiveBrokerError, LookupError):
+    """`at=` or `to=` names neither a broker of the fabric nor one of the fixed places."""
+
+
+class UnknownField(ActiveBrokerError, AttributeError):
+    """A filter reads a field that the channel's event type lacks."""
+
+
+class NameTaken(ActiveBrokerError, ValueError):
+    """A supplier, broker or channel of this name is active already."""
+
+
+class InvalidFilter(ActiveBrokerError, TypeError):
+    """What was given to `derive` is not a filter, or breaks a rule for filters."""
+
+
+class FilterNotPicklable(InvalidFilter):
+    """The filter holds something that cannot be shipped to another process."""
+
+
+class PayloadRefused(ActiveBrokerError):
+    """A shipped filter was refused before it was unpickled: signature, version or size."""
+
+
+class FilterStopped(ActiveBrokerError):
+    """A filter raised and its policy is to stop the stream."""
+
+
+class Closed(ActiveBrokerError):
+    """The fabric, channel, supplier or subscription was closed before this call."""
+
+
+class DeadlineExceeded(ActiveBrokerError, TimeoutError):
+    """A wait ended without its answer; the message names the party waited for."""
+
+
+class Unreachable(ActiveBrokerError, ConnectionError):
+    """A fabric, broker or cluster does not answer at its address, or went away."""
+
+
+class AccessDenied(ActiveBrokerError, PermissionError):
+    """The key is missing or is not the fabric's key."""
+
+
+class MoveFailed(ActiveBrokerError):
+    """A third-party derivation was rolled back; the filter still runs at its old place."""
+
+
+class MissingExtra(ActiveBrokerError, ImportError):
+    """An optional part (Ray, Spark, the demo's data) is not installed."""
+
+
+class JavaNotFound(ActiveBrokerError, RuntimeError):
+    """Spark needs Java 17 or newer and none was found."""
+
+
+class ProtocolError(ActiveBrokerError):
+    """A local call broke a machine's contract, or a peer speaks another protocol version."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return `" Did you mean 'x'?"` for the closest of `known`, else the list of what is known."""
+    choices = list(known)
+    close = difflib.get_close_matches(name, choices, n=1)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return f" Known: {', '.join(map(repr, choices)) or 'none'}."
