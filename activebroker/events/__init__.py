@@ -1,0 +1,27 @@
+"""Events, event types, and batches of events as Arrow columns."""
+
+from activebroker.events.annotations import Precision, Shape, Zone
+from activebroker.events.batch import Batch, build_batch, concat, encode
+from activebroker.events.event import Event
+from activebroker.events.tables import from_table
+from activebroker.events.types import ANY, EventType
+from activebroker.events.wire import TypeDescription, TypeRegistry, describe, dump, load
+
+__all__ = [
+    "ANY",
+    "Batch",
+    "Event",
+    "EventType",
+    "Precision",
+    "Shape",
+    "TypeDescription",
+    "TypeRegistry",
+    "Zone",
+    "build_batch",
+    "concat",
+    "describe",
+    "dump",
+    "encode",
+    "from_table",
+    "load",
+]

@@ -1,0 +1,142 @@
+"""Batches: the events of one supplier and one type as Arrow columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from activebroker.core.errors import ProtocolError
+from activebroker.events.event import Event
+from activebroker.events.types import EventType
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events of one supplier and one concrete type, in the supplier's order.
+
+    The first columns are `$seq` and `$time` (nanoseconds since the Unix epoch), both int64; the
+    content's follow, as in `type.schema`.
+    """
+
+    supplier: str
+    type: EventType
+    columns: pa.RecordBatch
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.columns.num_rows)
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of data that the rows refer to, without what other slices share."""
+        return int(self.columns.nbytes)
+
+    @property
+    def seqs(self) -> npt.NDArray[np.int64]:
+        """The sequence numbers, as a read-only view."""
+        seqs: npt.NDArray[np.int64] = self.columns.column(0).to_numpy()
+        return seqs
+
+    @property
+    def times(self) -> npt.NDArray[np.int64]:
+        """The times of publication in nanoseconds, as a read-only view."""
+        times: npt.NDArray[np.int64] = self.columns.column(1).to_numpy()
+        return times
+
+    def contents(self) -> list[Any]:
+        """Build the content objects; numpy arrays in them are read-only views of this batch."""
+        return self.type.codec.decode(self.columns.columns[2:], self.num_rows)
+
+    def events(self) -> list[Event]:
+        """Build the event objects."""
+        seqs, times = self.seqs.tolist(), self.times.tolist()
+        header = repeat(self.type.name), repeat(self.supplier), seqs, times
+        return list(map(Event, self.contents(), *header))
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> Batch:
+        """Return the rows where `mask` (one bool a row) is true."""
+        if mask.all():
+            return self
+        return Batch(self.supplier, self.type, self.columns.filter(pa.array(mask)))
+
+    def slice(self, offset: int, length: int) -> Batch:
+        """Return up to `length` rows from `offset` on, without copying."""
+        return Batch(self.supplier, self.type, self.columns.slice(offset, length))
+
+
+def encode(
+    type: EventType,
+    contents: list[Any],
+    supplier: str,
+    first_seq: int,
+    times: int | Sequence[int],
+) -> Batch:
+    """Make a batch of contents, all of exactly this type and returned by its `check`.
+
+    They are numbered from `first_seq`. `times` is one time for all, or one each (ns).
+    """
+    columns = type.codec.encode(contents)
+    return with_header(type, columns, len(contents), supplier, first_seq, times)
+
+
+def with_header(
+    type: EventType,
+    columns: list[pa.Array],
+    rows: int,
+    supplier: str,
+    first_seq: int,
+    times: int | Sequence[int],
+) -> Batch:
+    """Put the header's columns before the content's."""
+    seqs = np.arange(first_seq, first_seq + rows, dtype=np.int64)
+    stamps = np.full(rows, times, np.int64) if isinstance(times, int) else np.array(times, np.int64)
+    return _batch(type, columns, supplier, seqs, stamps)
+
+
+def build_batch(type: EventType, events: list[Event]) -> Batch:
+    """Make a batch of events that keep their own sequence numbers and times.
+
+    The contents must have passed the type's `check`. Raises `ProtocolError` unless there are
+    events and one supplier published them all.
+    """
+    suppliers = dict.fromkeys(event.supplier for event in events)
+    if len(suppliers) != 1:
+        raise ProtocolError(f"a batch needs the events of one supplier, got {list(suppliers)}")
+    columns = type.codec.encode([event.content for event in events])
+    seqs = np.array([event.seq for event in events], np.int64)
+    times = np.array([event.time for event in events], np.int64)
+    return _batch(type, columns, events[0].supplier, seqs, times)
+
+
+def concat(batches: Sequence[Batch]) -> Batch:
+    """Join batches of one supplier and one type, in the order given; at least one."""
+    first, *others = batches
+    if not others:
+        return first
+    for other in others:
+        if other.supplier != first.supplier or other.type != first.type:
+            raise ProtocolError(
+                f"batches to join differ: {first.type.name} of {first.supplier!r} and "
+                f"{other.type.name} of {other.supplier!r}"
+            )
+    return Batch(first.supplier, first.type, pa.concat_batches([b.columns for b in batches]))
+
+
+def _batch(
+    type: EventType,
+    columns: list[pa.Array],
+    supplier: str,
+    seqs: npt.NDArray[np.int64],
+    times: npt.NDArray[np.int64],
+) -> Batch:
+    arrays = [pa.array(seqs), pa.array(times), *columns]
+    return Batch(supplier, type, pa.RecordBatch.from_arrays(arrays, schema=type.batch_schema))

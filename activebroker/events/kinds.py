@@ -1,0 +1,132 @@
+"""What a field can hold: one class a kind of value, from check to Arrow column and back.
+
+A kind answers for a single annotation. It tells whether a value fits, converts the few that fit
+after an exact conversion, and turns lists of values into Arrow arrays and arrays into lists.
+Containers are in `nested`, whole dataclasses in `records`.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Bind = Callable[[object], str]
+"""Makes an object available to generated code and returns the name it has there."""
+
+
+class Misfit(Exception):
+    """A value does not fit. Never leaves this package: it becomes an `EventRefused`.
+
+    `path` leads from the content to the value (`".legs[3].price"`), and is put together by the
+    containers on the way up; `row` is the row of a table or list.
+    """
+
+    def __init__(self, text: str, path: str = "", row: int | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.path = path
+        self.row = row
+
+    @classmethod
+    def got(cls, expected: str, value: object, why: str = "") -> Misfit:
+        """The usual text: what was expected, and the type and a short repr of what came."""
+        return cls(f"expected {expected}, got {describe(value)}" + (f": {why}" if why else ""))
+
+    def under(self, prefix: str) -> Misfit:
+        """This misfit, seen from the container that holds the value at `prefix`."""
+        self.path = prefix + self.path
+        return self
+
+
+def describe(value: object) -> str:
+    """Return the type and a short repr of a value, for error messages."""
+    if value is None:
+        return "None"
+    if isinstance(value, np.ndarray):
+        return f"{type(value).__name__} {value.dtype}{list(value.shape)}"
+    return f"{type(value).__name__} {reprlib.repr(value)}"
+
+
+class Kind:
+    """How the values of one annotation are checked, stored and read back.
+
+    `signature` is a canonical text: two kinds are the same when their signatures are. Arrays given
+    to `encode`, `decode` and `conform` hold no null; `nested.Maybe` alone deals with nulls.
+    """
+
+    arrow: pa.DataType
+    signature: str
+    nullable = False
+    metadata: dict[str, str] = {}
+
+    @property
+    def expected(self) -> str:
+        """What an error message says was expected."""
+        return self.signature
+
+    def field(self, name: str) -> pa.Field:
+        """The Arrow field of this kind."""
+        return pa.field(name, self.arrow, self.nullable, self.metadata or None)
+
+    def test(self, v: str, bind: Bind) -> str:
+        """A Python expression over the variable `v`: true only if the value fits as it is."""
+        raise NotImplementedError
+
+    def fit(self, value: Any) -> Any:
+        """Return the value, or its exact conversion to this kind; raise `Misfit`."""
+        raise NotImplementedError
+
+    def encode(self, values: list[Any]) -> pa.Array:
+        """Store values that fit."""
+        return pa.array(values, self.arrow)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        """Read back what `encode` stored."""
+        values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+        return values
+
+    def conform(self, array: pa.Array) -> pa.Array:
+        """Return the array in this kind's Arrow type, cast without loss; raise `Misfit`."""
+        array = plain(array, self)
+        if not self.accepts(array.type):
+            raise Misfit(f"expected {self.expected}, got a column of {array.type}")
+        if array.type != self.arrow:
+            array = cast(array, self)
+        return array
+
+    def accepts(self, arrow: pa.DataType) -> bool:
+        """Whether a column of this type may be cast: its values mean the same."""
+        raise NotImplementedError
+
+
+def plain(array: pa.Array, kind: Kind) -> pa.Array:
+    """Return the array without dictionary or null type, and make sure that it holds no null."""
+    if array.null_count:
+        row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+        raise Misfit(f"expected {kind.expected}, got null", row=row)
+    if pa.types.is_dictionary(array.type):
+        return array.cast(array.type.value_type)
+    return pa.nulls(0, kind.arrow) if pa.types.is_null(array.type) else array
+
+
+def cast(array: pa.Array, kind: Kind) -> pa.Array:
+    """Cast without loss; the `Misfit` tells the first row that cannot be cast, and why."""
+    try:
+        return array.cast(kind.arrow)
+    except pa.ArrowException as error:
+        low, high = 0, len(array)
+        while high - low > 1:  # the rows before `low` can be cast, those before `high` cannot
+            middle = (low + high) // 2
+            try:
+                array.slice(low, middle - low).cast(kind.arrow)
+                low = middle
+            except pa.ArrowException:
+                high = middle
+        value = array[low] if len(array) else None
+        raise Misfit(
+            f"expected {kind.expected}, got {array.type} {value}: {error}", row=low
+        ) from None

@@ -1,0 +1,106 @@
+"""A dataclass as a list of named kinds: the codec of typed events and of nested dataclasses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from activebroker.core.errors import suggestion
+from activebroker.events.generated import builder, record_tester
+from activebroker.events.kinds import Kind, Misfit
+
+_MISSING = object()
+
+
+class Record:
+    """How the objects of one dataclass are checked, stored in columns and built again."""
+
+    def __init__(self, cls: type, fields: dict[str, Kind]) -> None:
+        self.cls = cls
+        self.fields = fields
+        self.schema = pa.schema([kind.field(name) for name, kind in fields.items()])
+        described = ", ".join(f"{name}: {kind.signature}" for name, kind in fields.items())
+        self.signature = f"{cls.__name__}{{{described}}}"
+        self.fits = record_tester(cls, fields)
+        self.build = builder(cls, list(fields))
+
+    def fit(self, value: Any) -> Any:
+        """Return an object whose fields all fit: the value itself, or one converted or built.
+
+        A mapping is taken as the constructor's arguments. Raises `Misfit`.
+        """
+        if isinstance(value, Mapping) and not isinstance(value, self.cls):
+            return self._from_mapping(value)
+        if value.__class__ is not self.cls and not self._is_copy(value.__class__):
+            raise Misfit.got(self.cls.__name__, value)
+        changed = value.__class__ is not self.cls
+        values = []
+        for name in self.fields:
+            given = getattr(value, name, _MISSING)
+            values.append(self._fit_field(name, given))
+            changed = changed or values[-1] is not given
+        return self.build(1, *([v] for v in values))[0] if changed else value
+
+    def encode(self, objects: list[Any]) -> list[pa.Array]:
+        """One array a field, from objects that fit."""
+        return [
+            kind.encode([getattr(o, name) for o in objects]) for name, kind in self.fields.items()
+        ]
+
+    def decode(self, columns: list[pa.Array], rows: int) -> list[Any]:
+        """Build the objects that `encode` stored."""
+        kinds = self.fields.values()
+        return self.build(rows, *(k.decode(c) for k, c in zip(kinds, columns, strict=True)))
+
+    def conform(self, columns: Mapping[str, pa.Array]) -> list[pa.Array]:
+        """Bring columns from elsewhere into this record's order and types; raise `Misfit`."""
+        for name in columns:
+            if name not in self.fields:
+                raise self._unexpected(name, f"a column of {columns[name].type}")
+        arrays = []
+        for name, kind in self.fields.items():
+            if name not in columns:
+                raise Misfit(f"expected a column of {kind.expected}, got none", f".{name}")
+            try:
+                arrays.append(kind.conform(columns[name]))
+            except Misfit as misfit:
+                raise misfit.under(f".{name}") from None
+        return arrays
+
+    def _fit_field(self, name: str, value: Any) -> Any:
+        kind = self.fields[name]
+        if value is _MISSING:
+            raise Misfit(f"expected {kind.expected}, got nothing", f".{name}")
+        try:
+            return kind.fit(value)
+        except Misfit as misfit:
+            raise misfit.under(f".{name}") from None
+
+    def _from_mapping(self, mapping: Mapping[str, Any]) -> Any:
+        parameters = {field.name: field for field in dataclasses.fields(self.cls) if field.init}
+        for name in mapping:
+            if name not in parameters:
+                raise self._unexpected(str(name), repr(mapping[name]))
+        arguments = {}
+        for name, field in parameters.items():
+            if name in mapping or (
+                field.default is dataclasses.MISSING
+                and field.default_factory is dataclasses.MISSING
+            ):
+                arguments[name] = self._fit_field(name, mapping.get(name, _MISSING))
+        return self.fit(self.cls(**arguments))
+
+    def _unexpected(self, name: str, got: str) -> Misfit:
+        hint = suggestion(name, self.fields)
+        return Misfit(f"expected a field of {self.cls.__name__}, got {got}.{hint}", f".{name}")
+
+    def _is_copy(self, cls: type) -> bool:
+        """Whether it is this class as another process has it; the values are checked anyway."""
+        return (
+            dataclasses.is_dataclass(cls)
+            and cls.__name__ == self.cls.__name__
+            and [field.name for field in dataclasses.fields(cls)] == list(self.fields)
+        )

@@ -1,0 +1,106 @@
+"""Publishing many events at once: Arrow tables, pandas data frames, and lists of objects."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+from activebroker.events.batch import Batch, encode, with_header
+from activebroker.events.kinds import Kind, Misfit
+from activebroker.events.records import Record
+from activebroker.events.types import EventType, refusal
+
+
+def from_table(
+    type: EventType, rows: Any, channel: str, supplier: str, first_seq: int, time: int
+) -> Batch:
+    """Make a batch of `rows`, numbered from `first_seq`, all with one `time` (ns).
+
+    `rows` is a `pyarrow.RecordBatch` or `Table`, a `pandas.DataFrame` (its index is ignored; NaN
+    is null in a field that may be None), another table that exports an Arrow stream, or a list of
+    objects or mappings. Columns may come in any order and are cast where no value changes. Raises
+    `EventRefused` naming channel, row, field, what was expected and what was given.
+    """
+    try:
+        if isinstance(rows, list | tuple):
+            return _from_objects(type, list(rows), supplier, first_seq, time)
+        if not isinstance(type.codec, Record):
+            raise Misfit.got("a list, since an untyped channel has no columns", rows)
+        columns, count = _columns(type.codec, rows)
+        arrays = type.codec.conform(columns)
+        return with_header(type, arrays, count, supplier, first_seq, time)
+    except Misfit as misfit:
+        raise refusal(channel, misfit) from None
+
+
+def _from_objects(
+    type: EventType, rows: list[Any], supplier: str, first_seq: int, time: int
+) -> Batch:
+    contents: list[Any] = []
+    concrete = type
+    for row, content in enumerate(rows):
+        try:
+            contents.append(type.accept(content))
+            own = type.concrete(contents[-1])
+            if row and own != concrete:
+                raise Misfit(
+                    f"expected {concrete.name} as in the rows before, got {own.name}; publish "
+                    "objects of different classes one by one"
+                )
+            concrete = own
+        except Misfit as misfit:
+            misfit.row = row
+            raise
+    return encode(concrete, contents, supplier, first_seq, time)
+
+
+def _columns(record: Record, rows: Any) -> tuple[dict[str, pa.Array], int]:
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(rows, pandas.DataFrame):
+        names = [str(name) for name in rows.columns]
+        series = [rows.iloc[:, i] for i in range(len(names))]
+        arrays = [_from_pandas(record, n, s) for n, s in zip(names, series, strict=True)]
+    else:
+        if not isinstance(rows, pa.RecordBatch | pa.Table):
+            if not hasattr(rows, "__arrow_c_stream__"):
+                raise Misfit.got("an Arrow table, a data frame or a list of objects", rows)
+            rows = pa.table(rows)
+        names = rows.schema.names
+        arrays = [_contiguous(column) for column in rows.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise Misfit("expected one column of this name, got several", f".{name}")
+    return dict(zip(names, arrays, strict=True)), len(rows)
+
+
+def _from_pandas(record: Record, name: str, series: Any) -> pa.Array:
+    kind = record.fields.get(name)
+    nullable = kind is not None and kind.nullable
+    if kind is None or series.dtype != object:
+        return _contiguous(pa.array(series, from_pandas=nullable))
+    # Python objects: checked one by one, as in `publish`.
+    values = series.tolist()
+    if nullable:
+        values = [None if na else v for v, na in zip(values, _missing(series), strict=True)]
+    return _fitted(kind, name, values)
+
+
+def _missing(series: Any) -> list[bool]:
+    missing: list[bool] = series.isna().tolist()
+    return missing
+
+
+def _fitted(kind: Kind, name: str, values: list[Any]) -> pa.Array:
+    for row, value in enumerate(values):
+        try:
+            values[row] = kind.fit(value)
+        except Misfit as misfit:
+            misfit.row = row
+            raise misfit.under(f".{name}") from None
+    return kind.encode(values)
+
+
+def _contiguous(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

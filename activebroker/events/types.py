@@ -1,0 +1,189 @@
+"""Event types: a name, a schema and a parent; a dataclass on one side, Arrow on the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from activebroker.core.errors import EventRefused, EventTypeError
+from activebroker.events.annotations import record_of
+from activebroker.events.kinds import Misfit
+from activebroker.events.untyped import Untyped
+
+SEQ = pa.field("$seq", pa.int64(), nullable=False)
+TIME = pa.field("$time", pa.int64(), nullable=False)
+
+
+class Codec(Protocol):
+    """How contents are checked, stored in columns and read back: a record, or untyped."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+    @property
+    def signature(self) -> str: ...
+    def fits(self, content: Any, /) -> bool: ...
+    def fit(self, content: Any, /) -> Any: ...
+    def encode(self, contents: list[Any], /) -> list[pa.Array]: ...
+    def decode(self, columns: list[pa.Array], rows: int, /) -> list[Any]: ...
+
+
+class EventType:
+    """What the events of a channel are. Get it with `EventType.of(dataclass)`; see also `ANY`.
+
+    `schema` holds the content's columns, `batch_schema` those and the header's before them. Two
+    event types are equal when their fingerprints are: name, schema and parents decide, not the
+    class object, so that a class and its copy in another process are one event type. `generic`
+    tells that the class was made from a description, because this process lacks the real one.
+    """
+
+    __slots__ = (
+        "_lineage",
+        "batch_schema",
+        "cls",
+        "codec",
+        "fingerprint",
+        "fits",
+        "generic",
+        "name",
+        "parent",
+        "schema",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        cls: type,
+        codec: Codec,
+        parent: EventType | None = None,
+        generic: bool = False,
+    ) -> None:
+        self.name = name
+        self.cls = cls
+        self.codec = codec
+        self.fits = codec.fits
+        self.schema: pa.Schema = codec.schema
+        self.batch_schema: pa.Schema = pa.schema([SEQ, TIME, *codec.schema])
+        self.parent: EventType | None = parent
+        self.generic = generic
+        described = f"{codec.signature}|{parent.fingerprint if parent else ''}"
+        self.fingerprint: str = hashlib.sha256(described.encode()).hexdigest()
+        own = frozenset({self.fingerprint})
+        self._lineage: frozenset[str] = parent._lineage | own if parent else own
+
+    @classmethod
+    def of(cls, dataclass: type) -> EventType:
+        """Return the event type of a dataclass; the same one each time, kept for good.
+
+        Raises `EventTypeError` naming class, field, annotation and what is supported.
+        """
+        known = _types.get(dataclass)
+        if known is None:
+            known = _types.setdefault(dataclass, typed(dataclass, _parent_of(dataclass)))
+        return known
+
+    def is_a(self, other: EventType) -> bool:
+        """Whether events of this type may be published where `other` is expected."""
+        return other is ANY or other.fingerprint in self._lineage
+
+    def check(self, content: Any, channel: str) -> Any:
+        """Return the content to publish: as given, or with exact conversions made.
+
+        Conversions are int to float, numpy scalars to Python's, a mapping to the dataclass. An
+        instance of a subclass stays one; `concrete` tells its own event type. Raises
+        `EventRefused` naming channel, field, what was expected and what was given.
+        """
+        if self.fits(content):
+            return content
+        try:
+            return self.accept(content)
+        except Misfit as misfit:
+            raise refusal(channel, misfit) from None
+
+    def accept(self, content: Any) -> Any:
+        """As `check`, without a channel: raises `Misfit`."""
+        if self.fits(content):
+            return content
+        concrete = self._subtype(content.__class__)
+        return (concrete or self).codec.fit(content)
+
+    def _subtype(self, cls: type) -> EventType | None:
+        """The event type of the class, if its instances may be published as this type."""
+        if self is ANY or cls is self.cls or not dataclasses.is_dataclass(cls):
+            return None
+        try:
+            concrete = EventType.of(cls)
+        except EventTypeError:
+            if issubclass(cls, self.cls):
+                raise  # it was meant as an event; otherwise it is refused like anything else
+            return None
+        return concrete if concrete.is_a(self) else None
+
+    def concrete(self, content: Any) -> EventType:
+        """The event type of a content that `check` returned: this one, or a subtype's."""
+        if content.__class__ is self.cls or self is ANY:
+            return self
+        return EventType.of(content.__class__)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EventType):
+            return NotImplemented
+        return self is other or self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __reduce__(self) -> Any:
+        return "ANY" if self is ANY else (EventType.of, (self.cls,))
+
+    def __repr__(self) -> str:
+        return f"<event type {self.name}: {', '.join(self.schema.names)}>"
+
+
+ANY = EventType("any", object, Untyped())
+"""The event type of channels without one: any picklable object. Every event type is one."""
+
+_types: dict[type, EventType] = {}
+
+
+def typed(cls: type, parent: EventType | None, generic: bool = False) -> EventType:
+    """Make the event type of a dataclass, with the parent given.
+
+    Raises `EventTypeError` if the dataclass changes the type of a field that it inherits: a
+    predicate on the parent must hold on the subtype's columns too.
+    """
+    record = record_of(cls)
+    for inherited in parent.schema if parent else ():
+        own = record.schema.field(inherited.name)
+        if own.type != inherited.type or own.nullable > inherited.nullable:
+            raise EventTypeError(
+                f"{cls.__qualname__}.{own.name}: a subtype must keep its parent's fields; "
+                f"{parent.name if parent else ''} has {inherited.type}"
+                f"{' or None' if inherited.nullable else ''}, not {own.type}"
+                f"{' or None' if own.nullable else ''}"
+            )
+    return EventType(cls.__name__, cls, record, parent, generic)
+
+
+def remember(type: EventType) -> EventType:
+    """Make `EventType.of` return this type for its class."""
+    return _types.setdefault(type.cls, type)
+
+
+def _parent_of(cls: type) -> EventType | None:
+    for base in cls.__mro__[1:]:
+        if dataclasses.is_dataclass(base) and dataclasses.fields(base):
+            return EventType.of(base)
+    return None
+
+
+def refusal(channel: str, misfit: Misfit) -> EventRefused:
+    """The error for a misfit in what was published on a channel."""
+    where = f"channel {channel!r}"
+    if misfit.row is not None:
+        where += f", row {misfit.row}"
+    if misfit.path:
+        where += f", field {misfit.path.removeprefix('.')!r}"
+    return EventRefused(f"{where}: {misfit.text}")

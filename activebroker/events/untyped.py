@@ -1,0 +1,103 @@
+"""Events without a type: pickles in a column, their large buffers beside them, not copied."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from activebroker.core.errors import EventRefused
+from activebroker.events.kinds import Misfit, describe
+
+_ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
+
+
+class Untyped:
+    """The codec of contents that are any picklable objects.
+
+    A content is one pickle (protocol 5) and the buffers that it kept out of band; a numpy array
+    is read back as a read-only view of the batch.
+    """
+
+    signature = "any"
+    schema = pa.schema(
+        [
+            pa.field("$content", pa.large_binary(), nullable=False),
+            pa.field(
+                "$buffers",
+                pa.list_(pa.field("item", pa.large_binary(), nullable=False)),
+                nullable=False,
+            ),
+        ]
+    )
+
+    def fits(self, content: Any) -> bool:
+        """Whether the content surely can be pickled."""
+        return content.__class__ in _ATOMS
+
+    def fit(self, content: Any) -> Any:
+        """Return the content; raise `Misfit` with the reason if it cannot be pickled."""
+        _pickle(content)
+        return content
+
+    def encode(self, contents: list[Any]) -> list[pa.Array]:
+        """Pickle the contents; raises `EventRefused` with the reason for one that cannot be."""
+        pickles: list[bytes] = []
+        buffers: list[memoryview] = []
+        offsets = [0]
+        for content in contents:
+            try:
+                data, parts = _pickle(content)
+            except Misfit as misfit:
+                raise EventRefused(misfit.text) from misfit
+            pickles.append(data)
+            buffers += parts
+            offsets.append(len(buffers))
+        beside = pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()),
+            pa.array(buffers, pa.large_binary()),
+            type=self.schema.field(1).type,
+        )
+        return [pa.array(pickles, pa.large_binary()), beside]
+
+    def decode(self, columns: list[pa.Array], rows: int) -> list[Any]:
+        """Unpickle; raises `EventRefused` if this process cannot, for want of a class say."""
+        pickles = _slices(columns[0])
+        buffers = _slices(columns[1].values)
+        offsets = columns[1].offsets.to_pylist()
+        contents = []
+        for row, data in enumerate(pickles):
+            beside = buffers[offsets[row] : offsets[row + 1]]
+            try:
+                contents.append(pickle.loads(data, buffers=beside))
+            except Exception as error:
+                raise EventRefused(
+                    f"an untyped event (row {row} of {rows}) cannot be unpickled in this process: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        return contents
+
+
+def _pickle(content: Any) -> tuple[bytes, list[memoryview]]:
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        data = pickle.dumps(content, protocol=5, buffer_callback=buffers.append)
+        return data, [buffer.raw() for buffer in buffers]
+    except Exception as error:  # whatever a class's own __reduce__ may raise
+        raise Misfit(
+            f"expected an object that can be pickled, got {describe(content)}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _slices(array: pa.Array) -> list[memoryview]:
+    """The values of a large_binary array as views of its buffer."""
+    _, offsets, data = array.buffers()
+    if not len(array):
+        return []
+    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1].tolist()
+    view = memoryview(data if data is not None else b"")
+    return [view[a:b] for a, b in pairwise(bounds)]

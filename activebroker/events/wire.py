@@ -1,0 +1,113 @@
+"""Event types and batches as bytes, for other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from activebroker.core.errors import EventTypeError, ProtocolError
+from activebroker.events.batch import Batch
+from activebroker.events.generic import make_class
+from activebroker.events.types import ANY, EventType, remember, typed
+
+
+class TypeDescription(msgspec.Struct, frozen=True):
+    """An event type without its class: enough to check, route and decode its events."""
+
+    name: str
+    schema: bytes
+    """The content's Arrow schema, as an IPC message."""
+    parent: TypeDescription | None
+    fingerprint: str
+    """SHA-256, in hex, over names and fields of the type and its parents."""
+
+
+def describe(type: EventType) -> TypeDescription:
+    """Describe an event type to another process."""
+    parent = describe(type.parent) if type.parent else None
+    schema = type.schema.serialize().to_pybytes()
+    return TypeDescription(type.name, schema, parent, type.fingerprint)
+
+
+class TypeRegistry:
+    """The event types that a process knows, by fingerprint.
+
+    A described type resolves to the registered class, else to a generic one made from the
+    description: a frozen dataclass with the same fields, so that any process can decode.
+    """
+
+    def __init__(self) -> None:
+        self._types = {ANY.fingerprint: ANY}
+
+    def register(self, type: EventType) -> None:
+        """Remember a type and its parents. A real class takes the place of a generic one."""
+        for ancestor in _lineage(type):
+            known = self._types.get(ancestor.fingerprint)
+            if known is None or known.generic:
+                self._types[ancestor.fingerprint] = ancestor
+
+    def get(self, fingerprint: str) -> EventType | None:
+        """Return the type with this fingerprint, if it is known."""
+        return self._types.get(fingerprint)
+
+    def resolve(self, description: TypeDescription) -> EventType:
+        """Return the type described; raises `ProtocolError` if the description is inconsistent."""
+        known = self._types.get(description.fingerprint)
+        if known is None:
+            known = self._types[description.fingerprint] = self._generic(description)
+        return known
+
+    def _generic(self, description: TypeDescription) -> EventType:
+        parent = self.resolve(description.parent) if description.parent else None
+        try:
+            schema = pa.ipc.read_schema(pa.py_buffer(description.schema))
+            base = parent.cls if parent and _begins_with(schema, parent.schema) else None
+            cls = make_class(description.name, list(schema), base)
+            made = remember(typed(cls, parent, generic=True))
+        except (pa.ArrowException, EventTypeError, ValueError, TypeError, KeyError) as error:
+            raise ProtocolError(
+                f"the description of event type {description.name!r} is malformed: {error}"
+            ) from error
+        if made.fingerprint != description.fingerprint:
+            raise ProtocolError(
+                f"the description of event type {description.name!r} has fingerprint "
+                f"{description.fingerprint}, but describes {made.fingerprint}"
+            )
+        return made
+
+
+def _begins_with(schema: pa.Schema, inherited: pa.Schema) -> bool:
+    # Not so for a class with several dataclass bases: its generic class then stands alone.
+    return bool(schema.names[: len(inherited)] == inherited.names)
+
+
+def _lineage(type: EventType) -> list[EventType]:
+    return [type, *(_lineage(type.parent) if type.parent else [])]
+
+
+def dump(batch: Batch) -> list[Any]:
+    """Return the batch as buffers to send: one Arrow IPC message, without its schema.
+
+    The columns are copied once, into one buffer: cheaper than sending a dozen small ones.
+    """
+    return [batch.columns.serialize()]
+
+
+def load(type: EventType, supplier: str, buffers: Sequence[Any]) -> Batch:
+    """Return the batch that `dump` stored. Its columns are views of the buffer, not copies.
+
+    Raises `ProtocolError` if the buffers do not hold a batch of this type.
+    """
+    if len(buffers) != 1:
+        raise ProtocolError(f"a batch of {type.name} is one buffer, got {len(buffers)}")
+    try:
+        columns = pa.ipc.read_record_batch(pa.py_buffer(buffers[0]), type.batch_schema)
+        columns.validate()
+    except (pa.ArrowException, OSError, TypeError) as error:
+        raise ProtocolError(
+            f"a batch of {type.name} from supplier {supplier!r} is malformed: {error}"
+        ) from error
+    return Batch(supplier, type, columns)
