@@ -1,0 +1,177 @@
+"""`extract`: from a filter, or a predicate function, to its predicate."""
+
+from __future__ import annotations
+
+import inspect
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+from predicate_extract.algebra import widened
+from predicate_extract.errors import NotAFilter
+from predicate_extract.fields import field_uses
+from predicate_extract.instance import FilterInstance, may_change_something
+from predicate_extract.predicate import TRUE, Predicate
+from predicate_extract.report import Extraction, FieldUse, Reason, Weaken
+from predicate_extract.source import Source, trusted_source
+from predicate_extract.symbolic import Analysis
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_DEPTH = 100
+
+
+def extract(
+    target: object, *args: object, schema: pa.Schema | None = None, **kwargs: object
+) -> Extraction:
+    """Find the predicate of a filter class, of an instance of one, or of a function of the content.
+
+    `args` and `kwargs` are what a filter class will be constructed with; it may be constructed here
+    to learn its constants. With a `schema`, only its fields count as plain data; without one, every
+    attribute of the content does. What cannot be analysed weakens the predicate and never fails.
+
+    Raises: NotAFilter, if the target is none of the three, or if only a class can take arguments.
+    """
+    if isinstance(target, FunctionType):
+        _refuse_arguments(target.__qualname__, args, kwargs)
+        return _extract_function(target, schema)
+    if isinstance(target, type):
+        if not callable(getattr(target, "enqueue", None)):
+            raise NotAFilter(
+                f"{target.__qualname__} is not a filter: it has no method enqueue(self, event)."
+            )
+        return _extract_filter(FilterInstance(target, None, args, kwargs), schema)
+    cls = type(target)
+    if callable(getattr(cls, "enqueue", None)):
+        _refuse_arguments(f"an instance of {cls.__qualname__}", args, kwargs)
+        return _extract_filter(FilterInstance(cls, target, (), {}), schema)
+    if callable(target):
+        _refuse_arguments(repr(target), args, kwargs)
+        name = getattr(target, "__qualname__", cls.__qualname__)
+        weaken = Weaken(
+            "no-source",
+            f"{name} is a {cls.__name__}, not a plain function",
+            "give a def or a lambda that takes the content",
+        )
+        return _unknown(name, weaken, None)
+    raise NotAFilter(
+        f"{target!r} is neither a filter class, nor an instance of one, nor a predicate function."
+    )
+
+
+def _extract_function(function: FunctionType, schema: pa.Schema | None) -> Extraction:
+    name = function.__qualname__
+    try:
+        source = trusted_source(function)
+    except Weaken as weaken:
+        return _unknown(name, weaken, None)
+    analysis = Analysis(None, schema)
+    try:
+        predicate = analysis.of_predicate(function, source)
+    except Weaken as weaken:
+        return _unknown(name, weaken, source)
+    except RecursionError:
+        return _unknown(name, _too_deep(), source)
+    names = _parameters(source)
+    uses = field_uses(source, content=names[0]) if names else []
+    return _result(
+        name, predicate, list(analysis.reasons), may_change_something(source), uses, source
+    )
+
+
+def _extract_filter(instance: FilterInstance, schema: pa.Schema | None) -> Extraction:
+    cls = instance.cls
+    analysis = Analysis(instance, schema)
+    source, uses = None, []
+    enqueue = inspect.getattr_static(cls, "enqueue")
+    try:
+        if enqueue is not vars(instance.base or object).get("enqueue"):
+            source = _source_of(enqueue, cls)
+            names = _parameters(source)
+            uses = field_uses(source, event=names[1]) if len(names) > 1 else []
+        _check_lookup(instance)
+        predicate = analysis.of_filter()
+    except Weaken as weaken:
+        return _unknown(cls.__qualname__, weaken, source, uses, instance.stateful)
+    except RecursionError:
+        return _unknown(cls.__qualname__, _too_deep(), source, uses, instance.stateful)
+    reasons = list(analysis.reasons)
+    for hook in instance.overridden_hooks():
+        line = source.first_line if source else 0
+        reasons.append(
+            Reason(line, hook, "hook", f"{hook} runs apart from the events, whatever they are")
+        )
+    return _result(cls.__qualname__, predicate, reasons, instance.stateful, uses, source)
+
+
+def _result(
+    name: str,
+    predicate: Predicate,
+    reasons: list[Reason],
+    stateful: bool,
+    uses: list[FieldUse],
+    source: Source | None,
+) -> Extraction:
+    if _depth(predicate) > MAX_DEPTH:
+        return _unknown(name, _too_deep(), source, uses, stateful)
+    return Extraction(
+        name=name,
+        # Only an exact predicate needs the difference between what is true and what raises.
+        predicate=widened(predicate) if reasons else predicate,
+        exact=not reasons,
+        stateful=stateful,
+        reasons=tuple(sorted(reasons, key=lambda reason: reason.line)),
+        fields=tuple(uses),
+        source=source.text if source else None,
+        filename=source.file.filename if source else None,
+        first_line=source.first_line if source else 0,
+    )
+
+
+def _unknown(
+    name: str,
+    weaken: Weaken,
+    source: Source | None,
+    uses: list[FieldUse] | None = None,
+    stateful: bool = True,
+) -> Extraction:
+    """Nothing is known: every event matches."""
+    line = getattr(weaken.node, "lineno", source.first_line if source else 0)
+    code = source.file.lines[line - 1].strip() if source and line else name
+    reason = Reason(line, code, weaken.kind, weaken.message, weaken.hint)
+    return _result(name, TRUE, [reason], stateful, uses or [], source)
+
+
+def _source_of(enqueue: object, cls: type) -> Source:
+    if not isinstance(enqueue, FunctionType):
+        raise Weaken("signature", f"{cls.__name__}.enqueue is not a plain method")
+    return trusted_source(enqueue)
+
+
+def _check_lookup(instance: FilterInstance) -> None:
+    """Only if attributes are looked up the plain way is `enqueue` the method that runs."""
+    cls = instance.cls
+    for parent in instance.classes:
+        if "__getattribute__" in vars(parent):
+            raise Weaken("lookup", f"{parent.__name__} has its own __getattribute__")
+    if "enqueue" in getattr(instance.given, "__dict__", {}):
+        raise Weaken("lookup", f"this instance of {cls.__name__} has an enqueue of its own")
+
+
+def _parameters(source: Source) -> list[str]:
+    a = source.node.args
+    return [argument.arg for argument in (*a.posonlyargs, *a.args)]
+
+
+def _refuse_arguments(what: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    if args or kwargs:
+        raise NotAFilter(f"Only a filter class takes constructor arguments; this is {what}.")
+
+
+def _too_deep() -> Weaken:
+    return Weaken("too-deep", "the conditions are nested too deeply to follow")
+
+
+def _depth(predicate: Predicate) -> int:
+    parts = [part for part in predicate.operands() if isinstance(part, Predicate)]
+    return 1 + max(map(_depth, parts), default=0)

@@ -1,0 +1,69 @@
+"""What an extraction tells its reader: the predicate, and each spot where the code weakened it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from predicate_extract.predicate import Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why the predicate is weaker than the filter at one spot.
+
+    `line` counts from 1 in the file (0: no line), `code` is the source there, `kind` a stable slug,
+    `hint` how to rewrite it ("" if there is nothing to say).
+    """
+
+    line: int
+    code: str
+    kind: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldUse:
+    """An attribute or item chain that the filter reads off the content.
+
+    `guarded` reads stand in a `try`, or ask with `getattr`'s default or `hasattr` first.
+    """
+
+    path: tuple[str, ...]
+    line: int
+    guarded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The result of `extract`.
+
+    The filter forwards, changes, reports or raises only for events that `predicate` matches. It is
+    `exact` when the predicate also says what happens: where it is true the filter forwards that
+    event once, unchanged, and does nothing else; where it is false, nothing. `stateful` says that
+    the filter may change itself, or anything else, outside `__init__` (when in doubt, it does).
+    """
+
+    name: str
+    predicate: Predicate
+    exact: bool
+    stateful: bool
+    reasons: tuple[Reason, ...]
+    fields: tuple[FieldUse, ...]
+    source: str | None
+    filename: str | None
+    first_line: int
+
+
+class Weaken(Exception):
+    """The analysis cannot say what this piece of code does; its events are kept."""
+
+    def __init__(
+        self, kind: str, message: str, hint: str = "", node: ast.AST | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.hint = hint
+        self.node = node
