@@ -25,16 +25,25 @@ class Misfit(Exception):
     containers on the way up; `row` is the row of a table or list.
     """
 
-    def __init__(self, text: str, path: str = "", row: int | None = None) -> None:
-        super().__init__(text)
-        self.text = text
+    def __init__(
+        self, expected: str, got: str, why: str = "", path: str = "", row: int | None = None
+    ) -> None:
+        super().__init__(expected, got, why)
+        self.expected = expected
+        self.got = got
+        self.why = why
         self.path = path
         self.row = row
 
     @classmethod
-    def got(cls, expected: str, value: object, why: str = "") -> Misfit:
-        """The usual text: what was expected, and the type and a short repr of what came."""
-        return cls(f"expected {expected}, got {describe(value)}" + (f": {why}" if why else ""))
+    def of(cls, expected: str, value: object, why: str = "") -> Misfit:
+        """A value came that does not fit."""
+        return cls(expected, describe(value), why)
+
+    @property
+    def text(self) -> str:
+        """What was expected and what came, without where."""
+        return f"expected {self.expected}, got {self.got}" + (f": {self.why}" if self.why else "")
 
     def under(self, prefix: str) -> Misfit:
         """This misfit, seen from the container that holds the value at `prefix`."""
@@ -93,7 +102,7 @@ class Kind:
         """Return the array in this kind's Arrow type, cast without loss; raise `Misfit`."""
         array = plain(array, self)
         if not self.accepts(array.type):
-            raise Misfit(f"expected {self.expected}, got a column of {array.type}")
+            raise Misfit(self.expected, f"a column of {array.type}")
         if array.type != self.arrow:
             array = cast(array, self)
         return array
@@ -107,7 +116,7 @@ def plain(array: pa.Array, kind: Kind) -> pa.Array:
     """Return the array without dictionary or null type, and make sure that it holds no null."""
     if array.null_count:
         row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-        raise Misfit(f"expected {kind.expected}, got null", row=row)
+        raise Misfit(kind.expected, "null", row=row)
     if pa.types.is_dictionary(array.type):
         return array.cast(array.type.value_type)
     return pa.nulls(0, kind.arrow) if pa.types.is_null(array.type) else array
@@ -127,6 +136,4 @@ def cast(array: pa.Array, kind: Kind) -> pa.Array:
             except pa.ArrowException:
                 high = middle
         value = array[low] if len(array) else None
-        raise Misfit(
-            f"expected {kind.expected}, got {array.type} {value}: {error}", row=low
-        ) from None
+        raise Misfit(kind.expected, f"{array.type} {value}", str(error), row=low) from None

@@ -39,7 +39,12 @@ class Maybe(Kind):
         return f"({v} is None or {self.item.test(v, bind)})"
 
     def fit(self, value: Any) -> Any:
-        return None if value is None else self.item.fit(value)
+        try:
+            return None if value is None else self.item.fit(value)
+        except Misfit as misfit:
+            if not misfit.path:
+                misfit.expected = self.expected
+            raise
 
     def encode(self, values: list[Any]) -> pa.Array:
         if type(self.item).encode is Kind.encode:  # Arrow's own conversion takes None as null
@@ -97,7 +102,7 @@ class ListOf(Kind):
         if isinstance(value, np.ndarray) and value.ndim == 1:
             value = value.tolist()
         if not isinstance(value, list | tuple):
-            raise Misfit.got(self.expected, value)
+            raise Misfit.of(self.expected, value)
         items = []
         for index, item in enumerate(value):
             try:
@@ -121,7 +126,7 @@ class ListOf(Kind):
     def conform(self, array: pa.Array) -> pa.Array:
         array = plain(array, self)
         if not _is_list(array.type):
-            raise Misfit(f"expected {self.expected}, got a column of {array.type}")
+            raise Misfit(self.expected, f"a column of {array.type}")
         if pa.types.is_fixed_size_list(array.type):
             array = array.cast(pa.list_(array.type.value_field))
         offsets = array.offsets.to_numpy()
@@ -169,7 +174,7 @@ class ArrayOf(Kind):
             or value.dtype != self.dtype
             or value.shape != self.shape
         ):
-            raise Misfit.got(self.expected, value)
+            raise Misfit.of(self.expected, value)
         return np.asarray(value)
 
     def encode(self, values: list[Any]) -> pa.Array:
@@ -183,9 +188,7 @@ class ArrayOf(Kind):
 
     def conform(self, array: pa.Array) -> pa.Array:
         array = plain(array, self)
-        if array.type == self.arrow:
-            return array
-        refused = Misfit(f"expected {self.expected}, got a column of {array.type}")
+        refused = Misfit(self.expected, f"a column of {array.type}")
         if not _is_list(array.type):
             raise refused
         size = self.arrow.list_size
@@ -193,7 +196,7 @@ class ArrayOf(Kind):
         wrong = np.flatnonzero(lengths != size)
         if wrong.size:
             row = int(wrong[0])
-            raise Misfit(f"expected {self.expected}, got {lengths[row]} numbers", row=row)
+            raise Misfit(self.expected, f"{lengths[row]} numbers", row=row)
         items = array.flatten()
         number = pa.types.is_integer(items.type) or pa.types.is_floating(items.type)
         if items.type != self.arrow.value_type and (not number or self.dtype == np.bool_):
@@ -251,7 +254,7 @@ class Struct(Kind):
     def conform(self, array: pa.Array) -> pa.Array:
         array = plain(array, self)
         if not pa.types.is_struct(array.type):
-            raise Misfit(f"expected {self.expected}, got a column of {array.type}")
+            raise Misfit(self.expected, f"a column of {array.type}")
         names = [field.name for field in array.type]
         columns = {name: array.field(i) for i, name in enumerate(names)}
         conformed = self.record.conform(columns)

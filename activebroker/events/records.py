@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from activebroker.core.errors import suggestion
 from activebroker.events.generated import builder, record_tester
-from activebroker.events.kinds import Kind, Misfit
+from activebroker.events.kinds import Kind, Misfit, describe
 
 _MISSING = object()
 
@@ -35,7 +35,7 @@ class Record:
         if isinstance(value, Mapping) and not isinstance(value, self.cls):
             return self._from_mapping(value)
         if value.__class__ is not self.cls and not self._is_copy(value.__class__):
-            raise Misfit.got(self.cls.__name__, value)
+            raise Misfit.of(self.cls.__name__, value)
         changed = value.__class__ is not self.cls
         values = []
         for name in self.fields:
@@ -63,7 +63,7 @@ class Record:
         arrays = []
         for name, kind in self.fields.items():
             if name not in columns:
-                raise Misfit(f"expected a column of {kind.expected}, got none", f".{name}")
+                raise Misfit(f"a column of {kind.expected}", "none", path=f".{name}")
             try:
                 arrays.append(kind.conform(columns[name]))
             except Misfit as misfit:
@@ -73,7 +73,7 @@ class Record:
     def _fit_field(self, name: str, value: Any) -> Any:
         kind = self.fields[name]
         if value is _MISSING:
-            raise Misfit(f"expected {kind.expected}, got nothing", f".{name}")
+            raise Misfit(kind.expected, "nothing", path=f".{name}")
         try:
             return kind.fit(value)
         except Misfit as misfit:
@@ -83,7 +83,7 @@ class Record:
         parameters = {field.name: field for field in dataclasses.fields(self.cls) if field.init}
         for name in mapping:
             if name not in parameters:
-                raise self._unexpected(str(name), repr(mapping[name]))
+                raise self._unexpected(str(name), describe(mapping[name]))
         arguments = {}
         for name, field in parameters.items():
             if name in mapping or (
@@ -94,8 +94,8 @@ class Record:
         return self.fit(self.cls(**arguments))
 
     def _unexpected(self, name: str, got: str) -> Misfit:
-        hint = suggestion(name, self.fields)
-        return Misfit(f"expected a field of {self.cls.__name__}, got {got}.{hint}", f".{name}")
+        expected = f"a field of {self.cls.__name__}"
+        return Misfit(expected, got, f"no such field.{suggestion(name, self.fields)}", f".{name}")
 
     def _is_copy(self, cls: type) -> bool:
         """Whether it is this class as another process has it; the values are checked anyway."""

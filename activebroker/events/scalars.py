@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import json
+import math
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from activebroker.core.errors import suggestion
-from activebroker.events.kinds import Bind, Kind, Misfit
+from activebroker.events.kinds import Bind, Kind, Misfit, plain
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
@@ -31,10 +32,10 @@ class Int(Kind):
 
     def fit(self, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise Misfit.got(self.expected, value)
+            raise Misfit.of(self.expected, value)
         number = int(value)
         if not _INT64_MIN <= number <= _INT64_MAX:
-            raise Misfit.got(self.expected, value, "it does not fit into 64 bits")
+            raise Misfit.of(self.expected, value, "it does not fit into 64 bits")
         return number
 
     def accepts(self, arrow: pa.DataType) -> bool:
@@ -53,12 +54,15 @@ class Float(Kind):
     def fit(self, value: Any) -> float:
         if isinstance(value, float | np.floating):
             return float(value)
-        number = Int().fit(value) if isinstance(value, int | np.integer) else None
-        if number is None or isinstance(value, bool):
-            raise Misfit.got(self.expected, value)
-        if int(float(number)) != number:
-            raise Misfit.got(self.expected, value, "no float has exactly this value")
-        return float(number)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise Misfit.of(self.expected, value)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if number != int(value):
+            raise Misfit.of(self.expected, value, "no float has exactly this value")
+        return number
 
     def accepts(self, arrow: pa.DataType) -> bool:
         return bool(pa.types.is_floating(arrow) or pa.types.is_integer(arrow))
@@ -75,7 +79,7 @@ class Bool(Kind):
 
     def fit(self, value: Any) -> bool:
         if not isinstance(value, bool | np.bool_):
-            raise Misfit.got(self.expected, value)
+            raise Misfit.of(self.expected, value)
         return bool(value)
 
     def accepts(self, arrow: pa.DataType) -> bool:
@@ -102,9 +106,9 @@ class Str(Kind):
 
     def fit(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise Misfit.got(self.expected, value)
+            raise Misfit.of(self.expected, value)
         if not encodable(value):
-            raise Misfit.got(self.expected, value, "it holds a lone surrogate")
+            raise Misfit.of(self.expected, value, "it holds a lone surrogate")
         return str.__str__(value)
 
     def accepts(self, arrow: pa.DataType) -> bool:
@@ -126,7 +130,7 @@ class Bytes(Kind):
 
     def fit(self, value: Any) -> bytes:
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise Misfit.got(self.expected, value)
+            raise Misfit.of(self.expected, value)
         return value if value.__class__ is bytes else bytes(memoryview(value))
 
     def accepts(self, arrow: pa.DataType) -> bool:
@@ -157,22 +161,22 @@ class Timestamp(Kind):
         moment = value
         if isinstance(value, np.datetime64):
             if np.isnat(value) or (micros := value.astype("M8[us]")) != value:
-                raise Misfit.got(self.expected, value, "microseconds cannot hold it")
+                raise Misfit.of(self.expected, value, "microseconds cannot hold it")
             moment = micros.item()
         if not isinstance(moment, datetime) or moment != moment:  # pandas' NaT is a datetime
-            raise Misfit.got(self.expected, value)
+            raise Misfit.of(self.expected, value)
         if getattr(moment, "nanosecond", 0):  # pandas' Timestamp
-            raise Misfit.got(self.expected, value, "microseconds cannot hold it")
+            raise Misfit.of(self.expected, value, "microseconds cannot hold it")
         if moment.__class__ is not datetime:
             moment = datetime.combine(moment.date(), moment.timetz())
         aware = moment.utcoffset() is not None
         if aware != (self.zone is not None):
-            raise Misfit.got(self.expected, value, f"it has {'a' if aware else 'no'} time zone")
+            raise Misfit.of(self.expected, value, f"it has {'a' if aware else 'no'} time zone")
         if self.zone is not None:
             try:
                 moment.astimezone(UTC).astimezone(self.zone)
             except OverflowError:
-                raise Misfit.got(self.expected, value, "outside the calendar in UTC") from None
+                raise Misfit.of(self.expected, value, "outside the calendar in UTC") from None
         return moment
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -203,7 +207,7 @@ def _within(array: pa.Array, low: int, high: int, kind: Kind) -> pa.Array:
     outside = np.flatnonzero((numbers < low) | (numbers > high))
     if outside.size:
         row = int(outside[0])
-        raise Misfit(f"expected {kind.expected}, got {array.type} {numbers[row]}", row=row)
+        raise Misfit(kind.expected, f"{array.type} {numbers[row]}", "outside the calendar", row=row)
     return array
 
 
@@ -221,7 +225,7 @@ class Date(Kind):
         if isinstance(value, np.datetime64) and value.dtype == "M8[D]":
             day = value.item()
         if not isinstance(day, date) or isinstance(day, datetime):
-            raise Misfit.got(self.expected, value)
+            raise Misfit.of(self.expected, value)
         return day if day.__class__ is date else date(day.year, day.month, day.day)
 
     def conform(self, array: pa.Array) -> pa.Array:
@@ -257,21 +261,27 @@ class Decimals(Kind):
         if isinstance(value, int) and not isinstance(value, bool):
             number = Decimal(value)
         if not isinstance(number, Decimal):
-            raise Misfit.got(self.expected, value)
+            raise Misfit.of(self.expected, value)
         if not number.is_finite():
-            raise Misfit.got(self.expected, value, "it is not a finite number")
+            raise Misfit.of(self.expected, value, "it is not a finite number")
         try:
             exact = self._exact.quantize(number, self._unit)
         except (decimal.Inexact, decimal.InvalidOperation):
-            raise Misfit.got(self.expected, value, "it has more digits") from None
+            raise Misfit.of(self.expected, value, "it has more digits") from None
         return number if number.as_tuple().exponent in self._exponents else exact
 
     def decode(self, array: pa.Array) -> list[Any]:
         values: list[Any] = array.to_pylist()
         return values
 
+    def conform(self, array: pa.Array) -> pa.Array:
+        array = plain(array, self)
+        if pa.types.is_integer(array.type):  # Arrow would want room for digits that are not there
+            array = array.cast(pa.decimal128(20, 0))
+        return super().conform(array)
+
     def accepts(self, arrow: pa.DataType) -> bool:
-        return bool(pa.types.is_decimal(arrow) or pa.types.is_integer(arrow))
+        return bool(pa.types.is_decimal(arrow))
 
 
 class Member(Kind):
@@ -298,7 +308,7 @@ class Member(Kind):
             # Another copy of the class, from another process, has the same name and members.
             same = isinstance(value, Enum) and Member(type(value)).signature == self.signature
             if not same:
-                raise Misfit.got(self.expected, value)
+                raise Misfit.of(self.expected, value)
         return self.members[value.name]
 
     def encode(self, values: list[Any]) -> pa.Array:
@@ -314,8 +324,8 @@ class Member(Kind):
         if unknown.size:
             row = int(unknown[0])
             name = array[row].as_py()
-            text = f"expected {self.expected}, got str {name!r}.{suggestion(name, self.members)}"
-            raise Misfit(text, row=row)
+            why = f"no such member.{suggestion(name, self.members)}"
+            raise Misfit(self.expected, f"str {name!r}", why, row=row)
         return array
 
     accepts = Str.accepts

@@ -27,7 +27,7 @@ def from_table(
         if isinstance(rows, list | tuple):
             return _from_objects(type, list(rows), supplier, first_seq, time)
         if not isinstance(type.codec, Record):
-            raise Misfit.got("a list, since an untyped channel has no columns", rows)
+            raise Misfit.of("a list, since an untyped channel has no columns", rows)
         columns, count = _columns(type.codec, rows)
         arrays = type.codec.conform(columns)
         return with_header(type, arrays, count, supplier, first_seq, time)
@@ -46,8 +46,9 @@ def _from_objects(
             own = type.concrete(contents[-1])
             if row and own != concrete:
                 raise Misfit(
-                    f"expected {concrete.name} as in the rows before, got {own.name}; publish "
-                    "objects of different classes one by one"
+                    f"{concrete.name} as in the rows before",
+                    own.name,
+                    "publish objects of different classes one by one",
                 )
             concrete = own
         except Misfit as misfit:
@@ -65,13 +66,13 @@ def _columns(record: Record, rows: Any) -> tuple[dict[str, pa.Array], int]:
     else:
         if not isinstance(rows, pa.RecordBatch | pa.Table):
             if not hasattr(rows, "__arrow_c_stream__"):
-                raise Misfit.got("an Arrow table, a data frame or a list of objects", rows)
+                raise Misfit.of("an Arrow table, a data frame or a list of objects", rows)
             rows = pa.table(rows)
         names = rows.schema.names
         arrays = [_contiguous(column) for column in rows.columns]
     for name in names:
         if names.count(name) > 1:
-            raise Misfit("expected one column of this name, got several", f".{name}")
+            raise Misfit("one column of this name", "several", path=f".{name}")
     return dict(zip(names, arrays, strict=True)), len(rows)
 
 
@@ -103,4 +104,6 @@ def _fitted(kind: Kind, name: str, values: list[Any]) -> pa.Array:
 
 
 def _contiguous(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -11,6 +11,7 @@ import pyarrow as pa
 from activebroker.core.errors import EventRefused, EventTypeError
 from activebroker.events.annotations import record_of
 from activebroker.events.kinds import Misfit
+from activebroker.events.sizes import row_width
 from activebroker.events.untyped import Untyped
 
 SEQ = pa.field("$seq", pa.int64(), nullable=False)
@@ -50,6 +51,7 @@ class EventType:
         "name",
         "parent",
         "schema",
+        "widths",
     )
 
     def __init__(
@@ -66,6 +68,7 @@ class EventType:
         self.fits = codec.fits
         self.schema: pa.Schema = codec.schema
         self.batch_schema: pa.Schema = pa.schema([SEQ, TIME, *codec.schema])
+        self.widths = [row_width(field.type) for field in self.batch_schema]
         self.parent: EventType | None = parent
         self.generic = generic
         described = f"{codec.signature}|{parent.fingerprint if parent else ''}"

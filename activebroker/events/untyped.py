@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from activebroker.core.errors import EventRefused
-from activebroker.events.kinds import Misfit, describe
+from activebroker.events.kinds import Misfit
 
 _ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -87,10 +87,8 @@ def _pickle(content: Any) -> tuple[bytes, list[memoryview]]:
         data = pickle.dumps(content, protocol=5, buffer_callback=buffers.append)
         return data, [buffer.raw() for buffer in buffers]
     except Exception as error:  # whatever a class's own __reduce__ may raise
-        raise Misfit(
-            f"expected an object that can be pickled, got {describe(content)}: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        reason = f"{type(error).__name__}: {error}"
+        raise Misfit.of("an object that can be pickled", content, reason) from error
 
 
 def _slices(array: pa.Array) -> list[memoryview]:

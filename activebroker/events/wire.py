@@ -14,6 +14,19 @@ from activebroker.events.generic import make_class
 from activebroker.events.types import ANY, EventType, remember, typed
 
 
+# What reading a schema and making classes from it raise when a peer sends nonsense.
+_MALFORMED = (
+    pa.ArrowException,
+    EventTypeError,
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+)
+
+
 class TypeDescription(msgspec.Struct, frozen=True):
     """An event type without its class: enough to check, route and decode its events."""
 
@@ -66,8 +79,8 @@ class TypeRegistry:
             schema = pa.ipc.read_schema(pa.py_buffer(description.schema))
             base = parent.cls if parent and _begins_with(schema, parent.schema) else None
             cls = make_class(description.name, list(schema), base)
-            made = remember(typed(cls, parent, generic=True))
-        except (pa.ArrowException, EventTypeError, ValueError, TypeError, KeyError) as error:
+            made = typed(cls, parent, generic=True)
+        except _MALFORMED as error:
             raise ProtocolError(
                 f"the description of event type {description.name!r} is malformed: {error}"
             ) from error
@@ -76,7 +89,7 @@ class TypeRegistry:
                 f"the description of event type {description.name!r} has fingerprint "
                 f"{description.fingerprint}, but describes {made.fingerprint}"
             )
-        return made
+        return remember(made)
 
 
 def _begins_with(schema: pa.Schema, inherited: pa.Schema) -> bool:
@@ -106,7 +119,7 @@ def load(type: EventType, supplier: str, buffers: Sequence[Any]) -> Batch:
     try:
         columns = pa.ipc.read_record_batch(pa.py_buffer(buffers[0]), type.batch_schema)
         columns.validate()
-    except (pa.ArrowException, OSError, TypeError) as error:
+    except (pa.ArrowException, OSError, EOFError, TypeError) as error:
         raise ProtocolError(
             f"a batch of {type.name} from supplier {supplier!r} is malformed: {error}"
         ) from error
