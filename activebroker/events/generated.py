@@ -56,6 +56,15 @@ def record_tester(cls: type, fields: dict[str, Kind]) -> Test:
     return test
 
 
+def getter(fields: list[str]) -> Callable[[list[Any]], list[list[Any]]]:
+    """A function that turns objects into one list of values a field."""
+    columns = ", ".join(f"[o.{name} for o in objects]" for name in fields)
+    get: Callable[[list[Any]], list[list[Any]]] = _Namespace().define(
+        [f"generated = lambda objects: [{columns}]"]
+    )
+    return get
+
+
 def builder(cls: type, fields: list[str]) -> Build:
     """A function `build(n, *columns)` that makes n objects of a dataclass from columns of values.
 

@@ -38,7 +38,7 @@ class Misfit(Exception):
     @classmethod
     def of(cls, expected: str, value: object, why: str = "") -> Misfit:
         """A value came that does not fit."""
-        return cls(expected, describe(value), why)
+        return cls(expected, shown(value), why)
 
     @property
     def text(self) -> str:
@@ -51,7 +51,7 @@ class Misfit(Exception):
         return self
 
 
-def describe(value: object) -> str:
+def shown(value: object) -> str:
     """Return the type and a short repr of a value, for error messages."""
     if value is None:
         return "None"

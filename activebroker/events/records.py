@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from activebroker.core.errors import suggestion
-from activebroker.events.generated import builder, record_tester
-from activebroker.events.kinds import Kind, Misfit, describe
+from activebroker.events.generated import builder, getter, record_tester
+from activebroker.events.kinds import Kind, Misfit, shown
 
 _MISSING = object()
 
@@ -25,6 +25,7 @@ class Record:
         described = ", ".join(f"{name}: {kind.signature}" for name, kind in fields.items())
         self.signature = f"{cls.__name__}{{{described}}}"
         self.fits = record_tester(cls, fields)
+        self.columns = getter(list(fields))
         self.build = builder(cls, list(fields))
 
     def fit(self, value: Any) -> Any:
@@ -46,9 +47,8 @@ class Record:
 
     def encode(self, objects: list[Any]) -> list[pa.Array]:
         """One array a field, from objects that fit."""
-        return [
-            kind.encode([getattr(o, name) for o in objects]) for name, kind in self.fields.items()
-        ]
+        kinds = self.fields.values()
+        return [k.encode(v) for k, v in zip(kinds, self.columns(objects), strict=True)]
 
     def decode(self, columns: list[pa.Array], rows: int) -> list[Any]:
         """Build the objects that `encode` stored."""
@@ -83,7 +83,7 @@ class Record:
         parameters = {field.name: field for field in dataclasses.fields(self.cls) if field.init}
         for name in mapping:
             if name not in parameters:
-                raise self._unexpected(str(name), describe(mapping[name]))
+                raise self._unexpected(str(name), shown(mapping[name]))
         arguments = {}
         for name, field in parameters.items():
             if name in mapping or (

@@ -78,22 +78,22 @@ def _columns(record: Record, rows: Any) -> tuple[dict[str, pa.Array], int]:
 
 def _from_pandas(record: Record, name: str, series: Any) -> pa.Array:
     kind = record.fields.get(name)
-    nullable = kind is not None and kind.nullable
-    if kind is None or series.dtype != object:
-        return _contiguous(pa.array(series, from_pandas=nullable))
-    # Python objects: checked one by one, as in `publish`.
+    if kind is None:
+        return pa.nulls(len(series))  # refused for its name, whatever it holds
+    if series.dtype == object:
+        return _from_objects_column(kind, name, series)
+    try:
+        return _contiguous(pa.array(series, from_pandas=kind.nullable))
+    except pa.ArrowException:
+        raise Misfit(kind.expected, f"a column of {series.dtype}", path=f".{name}") from None
+
+
+def _from_objects_column(kind: Kind, name: str, series: Any) -> pa.Array:
+    """Check Python objects one by one, as in `publish`."""
     values = series.tolist()
-    if nullable:
-        values = [None if na else v for v, na in zip(values, _missing(series), strict=True)]
-    return _fitted(kind, name, values)
-
-
-def _missing(series: Any) -> list[bool]:
-    missing: list[bool] = series.isna().tolist()
-    return missing
-
-
-def _fitted(kind: Kind, name: str, values: list[Any]) -> pa.Array:
+    if kind.nullable:
+        missing = series.isna().tolist()
+        values = [None if na else value for value, na in zip(values, missing, strict=True)]
     for row, value in enumerate(values):
         try:
             values[row] = kind.fit(value)

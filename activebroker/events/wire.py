@@ -13,7 +13,6 @@ from activebroker.events.batch import Batch
 from activebroker.events.generic import make_class
 from activebroker.events.types import ANY, EventType, remember, typed
 
-
 # What reading a schema and making classes from it raise when a peer sends nonsense.
 _MALFORMED = (
     pa.ArrowException,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Optional
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activebroker.core.errors import ProtocolError
@@ -78,6 +78,7 @@ def instant(value):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("optional", [False, True])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_round_trip_of_each_kind(kind, optional, data):
     annotation, values = KINDS[kind]

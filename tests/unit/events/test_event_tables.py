@@ -279,6 +279,14 @@ def test_pandas_objects_are_checked_one_by_one():
     np.testing.assert_array_equal([c.x for c in publish(arrays, one(PAIR))], [[0, 0], [1, 1]])
 
 
+def test_pandas_columns_that_arrow_lacks():
+    assert "expected float, got a column of complex128" in refused(
+        pd.DataFrame({"x": [1j]}), one(float)
+    )
+    objects = pd.DataFrame({"x": [1], "y": np.array([object()], dtype=object)})
+    assert "field 'y': expected a field of One" in refused(objects, one(int))
+
+
 def test_pandas_categories_and_zones():
     frame = pd.DataFrame({"x": pd.Categorical(["OK", "LATE", "OK"])})
     assert [c.x for c in publish(frame, one(Status))] == [Status.OK, Status.LATE, Status.OK]
