@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from activebroker.events.generated import tester
 from activebroker.events.kinds import Bind, Kind, Misfit, cast, plain
@@ -192,7 +191,10 @@ class ArrayOf(Kind):
         if not _is_list(array.type):
             raise refused
         size = self.arrow.list_size
-        lengths = pc.list_value_length(array).to_numpy(zero_copy_only=False)
+        if pa.types.is_fixed_size_list(array.type):
+            lengths = np.full(len(array), array.type.list_size)
+        else:
+            lengths = np.diff(array.offsets.to_numpy())
         wrong = np.flatnonzero(lengths != size)
         if wrong.size:
             row = int(wrong[0])

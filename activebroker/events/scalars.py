@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from activebroker.core.errors import suggestion
 from activebroker.events.kinds import Bind, Kind, Misfit, plain
@@ -319,13 +318,12 @@ class Member(Kind):
 
     def conform(self, array: pa.Array) -> pa.Array:
         array = super().conform(array)
-        known = pc.is_in(array, value_set=pa.array(list(self.members), self.arrow))
-        unknown = np.flatnonzero(~known.to_numpy(zero_copy_only=False))
-        if unknown.size:
-            row = int(unknown[0])
-            name = array[row].as_py()
-            why = f"no such member.{suggestion(name, self.members)}"
-            raise Misfit(self.expected, f"str {name!r}", why, row=row)
+        coded = array.dictionary_encode()
+        for code, name in enumerate(coded.dictionary.to_pylist()):
+            if name not in self.members:
+                row = int(np.flatnonzero(coded.indices.to_numpy() == code)[0])
+                why = f"no such member.{suggestion(name, self.members)}"
+                raise Misfit(self.expected, f"str {name!r}", why, row=row)
         return array
 
     accepts = Str.accepts

@@ -245,3 +245,10 @@ def test_load_makes_views():
     received = bytes(buffer)
     seqs = load(EventType.of(Place), "S", [received]).seqs
     assert np.shares_memory(seqs, np.frombuffer(received, np.uint8))
+
+
+def test_fingerprints_stay_the_same_from_version_to_version():
+    # Processes with different versions of Python and Arrow must agree on them.
+    assert EventType.of(Place).fingerprint == (
+        "8e6dd282695014a7bb361e0e1d220d613605dcbcd27cf6ff5fe3fc4a22c30f2a"
+    )
