@@ -1,0 +1,5 @@
+"""Matching: which events of a batch a predicate wants, on whole columns."""
+
+from activebroker.matching.parcel import Parcel, parse, select
+
+__all__ = ["Parcel", "parse", "select"]

@@ -1,0 +1,16 @@
+"""Transports carry a node's frames: between processes by ZeroMQ, within one by queues."""
+
+from activebroker.transport.base import Arrival, Transport
+from activebroker.transport.local import LocalHub, LocalTransport
+from activebroker.transport.zeromq import Hello, ZeroMQTransport, generate_key, probe
+
+__all__ = [
+    "Arrival",
+    "Hello",
+    "LocalHub",
+    "LocalTransport",
+    "Transport",
+    "ZeroMQTransport",
+    "generate_key",
+    "probe",
+]

@@ -1,0 +1,550 @@
+"""The directory: the one node that knows the whole fabric and changes it, one change at a time.
+
+A change is a generator: it yields calls to nodes and is resumed with their answers, so that it
+reads in the order in which it happens. The calls are few (events never pass here).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any
+
+from activebroker.broker.messages import (
+    AbandonPort,
+    Body,
+    CallBody,
+    CloseChannel,
+    CloseFlow,
+    CloseOutlet,
+    ClosePort,
+    CloseSupplier,
+    Deploy,
+    Derive,
+    Greet,
+    Join,
+    Leave,
+    MembersChanged,
+    Move,
+    Offload,
+    OpenChannel,
+    OpenFlow,
+    OpenOutlet,
+    OpenSupplier,
+    ReportNode,
+    ReportStatus,
+    SetPredicate,
+    Subscribe,
+    Undeploy,
+    Unsubscribe,
+)
+from activebroker.broker.migration import Migration, plan_move, plan_offload, union
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    ChannelTypeConflict,
+    Closed,
+    InvalidFilter,
+    MoveFailed,
+    NameTaken,
+    UnknownChannel,
+    UnknownPlace,
+    suggestion,
+)
+from activebroker.routing import Channel, Graph, Member, Outlet, Port, Stage
+from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
+
+Calls = list[tuple[str, CallBody]]
+Change = Generator[Calls | Migration, Any, Any]
+Done = Callable[[Any, ActiveBrokerError | None], None]
+PATIENCE = 10.0  # seconds that a node may take to carry out a call
+
+
+class Directory:
+    """`call(node, body, done)` asks a node for something, `tell(node, body)` tells it."""
+
+    def __init__(
+        self,
+        me: Member,
+        call: Callable[[str, CallBody, float, Done], None],
+        tell: Callable[[str, Body], None],
+        set_deadline: Callable[[int, float | None], None],
+        now: Callable[[], float],
+    ) -> None:
+        self.members: dict[str, Member] = {me.name: me}
+        self.graph = Graph()
+        self._me = me
+        self._call = call
+        self._tell = tell
+        self._set_deadline = set_deadline
+        self._now = now
+        self._queue: deque[tuple[Change, Done]] = deque()
+        self._current: tuple[Change, Done] | None = None
+        self._migration: Migration | None = None
+        self._answers: list[Any] = []
+        self._missing = 0
+        self._error: ActiveBrokerError | None = None
+
+    def request(self, body: CallBody, done: Done) -> None:
+        """Queue a change; `done` gets its result or its error."""
+        change = getattr(self, f"_{type(body).__name__}")(body)
+        self._queue.append((change, done))
+        self._next()
+
+    def lost(self, node: str) -> None:
+        """A member fell silent: what it had is gone."""
+        if self._migration is not None:
+            self._migration.lost(node)
+        self.request(Leave(node), lambda result, error: None)
+
+    @property
+    def migration(self) -> Migration | None:
+        """The third-party derivation under way."""
+        return self._migration
+
+    # --- running changes ----------------------------------------------------------------------
+
+    def _next(self) -> None:
+        if self._current is None and self._queue:
+            self._current = self._queue.popleft()
+            self._resume(None, None)
+
+    def _resume(self, value: Any, error: ActiveBrokerError | None) -> None:
+        assert self._current is not None
+        change, done = self._current
+        try:
+            step = change.throw(error) if error is not None else change.send(value)
+        except StopIteration as stop:
+            self._current = None
+            done(stop.value, None)
+            self._next()
+        except ActiveBrokerError as failure:
+            self._current = None
+            done(None, failure)
+            self._next()
+        else:
+            if isinstance(step, Migration):
+                self._migration = step
+                step.begin(self._tell, self._set_deadline, self._migrated, self._now)
+            else:
+                self._ask(step)
+
+    def _ask(self, calls: Calls) -> None:
+        self._answers, self._missing, self._error = [None] * len(calls), len(calls), None
+        if not calls:
+            self._resume([], None)
+            return
+
+        def answered(index: int) -> Done:
+            def done(result: Any, error: ActiveBrokerError | None) -> None:
+                self._answers[index] = result
+                self._error = self._error or error
+                self._missing -= 1
+                if self._missing == 0:
+                    self._resume(self._answers, self._error)
+
+            return done
+
+        for index, (node, body) in enumerate(calls):
+            self._call(node, body, PATIENCE, answered(index))
+
+    def _migrated(self, outcome: str, reason: str) -> None:
+        self._migration = None
+        self._resume((outcome, reason), None)
+
+    # --- members ------------------------------------------------------------------------------
+
+    def _Join(self, body: Join) -> Change:
+        member = body.member
+        known = self.members.get(member.name)
+        if known is not None and known.incarnation != member.incarnation:
+            raise NameTaken(
+                f"A node named {member.name!r} is in the fabric already: choose another name, or "
+                "wait until the old one is found lost."
+            )
+        self.members[member.name] = member
+        self._tell_members()
+        return tuple(self.members.values())
+        yield []  # a change is a generator, this one without a call
+
+    def _Leave(self, body: Leave) -> Change:
+        name = body.name
+        if self.members.pop(name, None) is None:
+            return None
+        self._tell_members()
+        for channel in list(self.graph.channels.values()):
+            for outlet in [*channel.outlets.values(), *channel.relayed.values()]:
+                if outlet.node == name and outlet.supplier is not None:
+                    yield from self._remove_supplier(channel, outlet.supplier)
+            for stage in [each for each in channel.stages.values() if each.node == name]:
+                yield from self._lose_stage(channel, stage)
+            for port in [each for each in channel.ports.values() if each.node == name]:
+                yield from self._remove_port(channel, port.id)
+        return None
+
+    def _tell_members(self) -> None:
+        changed = MembersChanged(tuple(self.members.values()))
+        for name in self.members:
+            self._tell(name, changed)
+
+    def _reachable(self, calls: Calls) -> Calls:
+        """Leave out calls to nodes that are gone."""
+        return [(node, body) for node, body in calls if node in self.members]
+
+    # --- channels -----------------------------------------------------------------------------
+
+    def _OpenChannel(self, body: OpenChannel) -> Change:
+        channel = self.graph.channels.get(body.name)
+        if channel is None or (channel.closed and body.type is not None):
+            if body.type is None:
+                raise UnknownChannel(
+                    f"There is no channel {body.name!r}."
+                    + suggestion(body.name, self._open_names())
+                    + " Give an event type to create it: channel(name, YourDataclass), or "
+                    "channel(name, object) for any picklable object."
+                )
+            channel = self.graph.channels[body.name] = Channel(body.name, body.type)
+        elif channel.closed:
+            raise Closed(f"Channel {body.name!r} was closed.")
+        elif body.type is not None and body.type.fingerprint != channel.type.fingerprint:
+            raise ChannelTypeConflict(
+                f"Channel {body.name!r} exists with events of type {channel.type.name}; it cannot "
+                f"be opened with {body.type.name}"
+                + (" (same name, other fields)" if body.type.name == channel.type.name else "")
+                + ". Use that type, or another channel name."
+            )
+        return self._info(channel)
+        yield []
+
+    def _CloseChannel(self, body: CloseChannel) -> Change:
+        top = self._channel(body.name)
+        calls: Calls = []
+        subtree = list(self.graph.subtree(top.name))
+        for channel in subtree:
+            channel.closed = True
+            for outlet in channel.outlets.values():
+                for flow in self.graph.out_of(outlet.id):
+                    calls.append(self._complete(flow.port))
+            for own in channel.relayed.values():
+                calls += [self._complete(flow.port) for flow in self.graph.out_of(own.id)]
+            # Consumers of a channel that never had a supplier.
+            calls += [self._complete(port) for port in channel.ports.values()]
+        calls = list(dict.fromkeys(calls))
+        if top.parent is None:
+            calls += [
+                (outlet.node, CloseOutlet(outlet.id, finished=True))
+                for outlet in [*top.outlets.values(), *top.relayed.values()]
+                if outlet.supplier is not None and outlet.id not in top.stages
+            ]
+        else:
+            for stage in top.stages.values():
+                for flow in self.graph.into(stage.id):
+                    calls.append((flow.outlet.node, CloseFlow(flow.outlet.id, flow.id)))
+                calls.append((stage.node, ClosePort(stage.id, ())))
+                self.graph.remove_port(self.graph.channels[top.parent], stage.id)
+        yield self._reachable(calls)
+        for channel in subtree:
+            for outlet in [*channel.outlets.values(), *channel.relayed.values()]:
+                self.graph.remove_outlet(channel, outlet.id)
+            channel.ports.clear()
+            channel.stages.clear()
+            channel.relayed.clear()
+        return None
+
+    def _complete(self, port: Port) -> tuple[str, CallBody]:
+        flows = tuple(flow.id for flow in self.graph.into(port.id))
+        return port.node, ClosePort(port.id, flows)
+
+    # --- suppliers and consumers --------------------------------------------------------------
+
+    def _OpenSupplier(self, body: OpenSupplier) -> Change:
+        channel = self._channel(body.channel)
+        if channel.parent is not None:
+            raise InvalidFilter(
+                f"Channel {channel.name!r} is derived from {channel.parent!r}: its events come "
+                "from its filter, it takes no suppliers."
+            )
+        if body.supplier in channel.relayed or any(
+            outlet.supplier == body.supplier for outlet in channel.outlets.values()
+        ):
+            raise NameTaken(
+                f"Channel {channel.name!r} has a supplier {body.supplier!r} already: close it "
+                "first, or choose another name."
+            )
+        outlet = Outlet(self.graph.new_id(), body.node, body.supplier)
+        yield [(body.node, OpenOutlet(outlet.id, channel.name, body.supplier))]
+        channel.outlets[outlet.id] = outlet
+        try:
+            yield from self._connect(channel)
+        except ActiveBrokerError:
+            yield from self._remove_supplier(channel, body.supplier)
+            raise
+        return outlet.id
+
+    def _CloseSupplier(self, body: CloseSupplier) -> Change:
+        channel = self.graph.channels.get(body.channel)
+        if channel is not None and not channel.closed:
+            yield from self._remove_supplier(channel, body.supplier)
+        return None
+
+    def _remove_supplier(self, channel: Channel, supplier: str) -> Change:
+        outlets = [each for each in channel.outlets.values() if each.supplier == supplier]
+        own = channel.relayed.pop(supplier, None) or (outlets[0] if outlets else None)
+        if own is None:
+            return
+        yield self._reachable([(own.node, CloseOutlet(own.id, finished=False))])
+        for outlet in (own, *outlets):
+            self.graph.remove_outlet(channel, outlet.id)
+
+    def _Subscribe(self, body: Subscribe) -> Change:
+        channel = self._channel(body.channel)
+        channel.ports[body.port] = Port(body.port, body.node)
+        try:
+            yield from self._connect(channel)
+        except ActiveBrokerError:
+            yield from self._remove_port(channel, body.port)
+            raise
+        return None
+
+    def _Unsubscribe(self, body: Unsubscribe) -> Change:
+        channel = self.graph.channels.get(body.channel)
+        if channel is not None:
+            yield from self._remove_port(channel, body.port)
+        return None
+
+    def _remove_port(self, channel: Channel, port: int) -> Change:
+        flows = self.graph.remove_port(channel, port)
+        yield self._reachable(
+            [(flow.outlet.node, CloseFlow(flow.outlet.id, flow.id)) for flow in flows]
+        )
+        yield from self._feed_relays(channel)
+
+    def _feed_relays(self, channel: Channel) -> Change:
+        """A relay is sent what its consumers want together."""
+        for own in channel.relayed.values():
+            for feed in self.graph.out_of(own.id):
+                if feed.port.id in channel.outlets:
+                    consumers = self.graph.out_of(feed.port.id)
+                    wanted = union(flow.port.predicate for flow in consumers)
+                    if wanted != feed.port.predicate:
+                        feed.port.predicate = wanted
+                        yield self._reachable([(own.node, SetPredicate(own.id, feed.id, wanted))])
+
+    # --- derived channels ---------------------------------------------------------------------
+
+    def _Derive(self, body: Derive) -> Change:
+        parent = self._channel(body.channel)
+        nodes, engine = self._place(parent, body.at, body.node)
+        if body.envelope.shared and body.at == SUPPLIER:
+            raise InvalidFilter(
+                f"Filter {body.envelope.name} is shared (one instance for all suppliers) and so "
+                "cannot run at 'supplier': choose 'consumer', 'spark' or a broker."
+            )
+        name = body.name or self._free_name(f"{parent.name}.{body.envelope.name}")
+        if name in self.graph.channels and not self.graph.channels[name].closed:
+            raise NameTaken(f"A channel {name!r} exists already: choose another name.")
+        child = Channel(name, body.envelope.output, parent.name, body.envelope, body.at, body.node)
+        self.graph.channels[name] = child
+        try:
+            if body.at != SUPPLIER:
+                yield from self._deploy(child, nodes, engine)
+            yield from self._connect(parent)
+        except ActiveBrokerError:
+            yield from self._remove_stages(child)
+            del self.graph.channels[name]
+            raise
+        return self._info(child)
+
+    def _deploy(self, channel: Channel, nodes: list[str], engine: str) -> Change:
+        stages = [self.graph.place(channel, node, engine) for node in nodes]
+        yield [(stage.node, Deploy(channel.stage_spec(stage))) for stage in stages]
+
+    def _remove_stages(self, channel: Channel) -> Change:
+        for stage in list(channel.stages.values()):
+            calls: Calls = [
+                (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id))
+                for flow in self.graph.into(stage.id)
+            ]
+            self.graph.displace(channel, stage.id)
+            yield self._reachable([*calls, (stage.node, Undeploy(stage.id))])
+
+    def _lose_stage(self, channel: Channel, stage: Stage) -> Change:
+        """A broker is gone, and with it the only place of its derived channels' filters."""
+        self.graph.displace(channel, stage.id)
+        if channel.stages or channel.at == SUPPLIER:
+            return
+        reason = (
+            f"{stage.node!r}, which ran the filter of channel {channel.name!r}, is gone. "
+            "Derive the channel again at another place."
+        )
+        yield self._reachable(
+            [(port.node, AbandonPort(port.id, reason)) for port in channel.ports.values()]
+        )
+        channel.closed = True
+
+    def _connect(self, channel: Channel) -> Change:
+        """Give every port of a channel, and of what is derived from it at the supplier, a flow
+        from every outlet."""
+        for child in self.graph.children(channel.name):
+            if child.at == SUPPLIER and not child.closed:
+                nodes = {outlet.node: None for outlet in channel.sources()}
+                placed = {stage.node for stage in child.stages.values()}
+                yield from self._deploy(child, [n for n in nodes if n not in placed], "python")
+                yield from self._connect(child)
+        flows = [
+            self.graph.connect(channel, outlet, port)
+            for outlet, port in self.graph.missing(channel)
+        ]
+        self._greet([(flow.outlet.node, flow.port.node) for flow in flows])
+        yield from self._feed_relays(channel)
+        yield [(flow.outlet.node, OpenFlow(flow.spec())) for flow in flows]
+
+    def _greet(self, pairs: list[tuple[str, str]]) -> None:
+        """Let those that cannot be dialled dial those that will send to them."""
+        for source, target in pairs:
+            if source != target and self.members[target].address is None:
+                self._tell(target, Greet(source))
+
+    # --- third-party derivation ---------------------------------------------------------------
+
+    def _Move(self, body: Move) -> Change:
+        channel = self._channel(body.channel)
+        if channel.parent is None:
+            raise InvalidFilter(
+                f"Channel {channel.name!r} is not derived, there is no filter to move. To hand a "
+                "supplier's fan-out to a broker use supplier.offload(to=...)."
+            )
+        parent = self._channel(channel.parent)
+        nodes, engine = self._place(parent, body.to, body.node)
+        if channel.envelope is not None and channel.envelope.shared and body.to == SUPPLIER:
+            raise InvalidFilter(
+                f"Filter {channel.envelope.name} is shared and cannot run at 'supplier'."
+            )
+        if body.to == SUPPLIER:
+            # Where the flows that are swapped begin: at the relay of one that was offloaded.
+            nodes = list({outlet.node: None for outlet in parent.outlets.values()})
+        bound = [each for each in self.graph.children(channel.name) if each.at == SUPPLIER]
+        if bound:
+            raise MoveFailed(
+                f"Channel {bound[0].name!r} is derived from {channel.name!r} at 'supplier', in the "
+                f"process that runs {channel.name!r}: move {bound[0].name!r} first."
+            )
+        now = [(stage.node, stage.engine) for stage in channel.stages.values()]
+        if now == [(node, engine) for node in nodes]:
+            channel.at = body.to
+            return None
+        migration = plan_move(self.graph, self._me.name, channel, nodes, engine, body)
+        self._greet(migration.pairs())
+        yield from self._migrate(migration)
+        channel.at = body.to
+        return None
+
+    def _Offload(self, body: Offload) -> Change:
+        channel = self._channel(body.channel)
+        outlets = [each for each in channel.outlets.values() if each.supplier == body.supplier]
+        if not outlets:
+            raise UnknownPlace(
+                f"Channel {channel.name!r} has no supplier {body.supplier!r}."
+                + suggestion(
+                    body.supplier, (o.supplier for o in channel.outlets.values() if o.supplier)
+                )
+            )
+        if body.supplier in channel.relayed:
+            raise MoveFailed(
+                f"Supplier {body.supplier!r} has handed its fan-out to {outlets[0].node!r} already."
+            )
+        nodes, _ = self._place(channel, body.to, outlets[0].node)
+        if nodes == [outlets[0].node]:
+            return None
+        migration = plan_offload(self.graph, self._me.name, channel, outlets[0], nodes[0], body)
+        self._greet(migration.pairs())
+        yield from self._migrate(migration)
+        return None
+
+    def _migrate(self, migration: Migration) -> Change:
+        outcome, reason = yield migration
+        if outcome == "rolled back":
+            migration.roll_back(self.graph)
+            raise MoveFailed(f"Channel {migration.channel.name!r} stays where it was: {reason}.")
+        # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
+        migration.commit(self.graph)
+        if outcome == "overdue":
+            raise MoveFailed(f"Channel {migration.channel.name!r} is still moving: {reason}.")
+
+    # --- looking things up --------------------------------------------------------------------
+
+    def _ReportStatus(self, body: ReportStatus) -> Change:
+        names = list(self.members)
+        answers = yield [(name, ReportNode()) for name in names]
+        return {
+            "members": [
+                {"name": m.name, "address": m.address, "broker": m.is_broker}
+                for m in self.members.values()
+            ],
+            "channels": [
+                {
+                    "name": channel.name,
+                    "type": channel.type.name,
+                    "parent": channel.parent,
+                    "at": channel.at,
+                    "filter": channel.envelope.name if channel.envelope else None,
+                    "predicate": channel.predicate,
+                    "exact": channel.envelope.exact if channel.envelope else None,
+                    "closed": channel.closed,
+                    "suppliers": sorted(
+                        {o.supplier for o in channel.outlets.values() if o.supplier}
+                    ),
+                    "consumers": len(
+                        [p for p in channel.ports.values() if p.id not in self._stage_ids()]
+                    ),
+                    "stages": [
+                        {"id": stage.id, "node": stage.node, "engine": stage.engine}
+                        for stage in channel.stages.values()
+                    ],
+                }
+                for channel in self.graph.channels.values()
+            ],
+            "nodes": dict(zip(names, answers, strict=True)),
+        }
+
+    def _stage_ids(self) -> set[int]:
+        return {stage for channel in self.graph.channels.values() for stage in channel.stages}
+
+    def _place(self, channel: Channel, at: str, node: str) -> tuple[list[str], str]:
+        """The nodes and the engine that a place means for a filter on `channel`."""
+        if at == SUPPLIER:
+            return list({outlet.node: None for outlet in channel.sources()}), "python"
+        if at == CONSUMER:
+            return [node], "python"
+        if at == SPARK:
+            return [node], "spark"
+        member = self.members.get(at)
+        if member is None or not member.is_broker:
+            brokers = [m.name for m in self.members.values() if m.is_broker]
+            raise UnknownPlace(
+                f"There is no broker {at!r} in the fabric."
+                + suggestion(at, [*brokers, *FIXED_PLACES])
+            )
+        return [at], "python"
+
+    def _channel(self, name: str) -> Channel:
+        channel = self.graph.channels.get(name)
+        if channel is None:
+            raise UnknownChannel(
+                f"There is no channel {name!r}." + suggestion(name, self._open_names())
+            )
+        if channel.closed:
+            raise Closed(f"Channel {name!r} was closed.")
+        return channel
+
+    def _open_names(self) -> list[str]:
+        return [each.name for each in self.graph.channels.values() if not each.closed]
+
+    def _free_name(self, name: str) -> str:
+        taken, number, free = set(self._open_names()), 1, name
+        while free in taken:
+            number += 1
+            free = f"{name}-{number}"
+        return free
+
+    def _info(self, channel: Channel) -> dict[str, Any]:
+        return {"name": channel.name, "type": channel.type, "parent": channel.parent}

@@ -1,0 +1,242 @@
+"""What a node is told (past tense) and what it asks its driver to do (imperative).
+
+The driver is the runtime, with threads and sockets, or a simulation, in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from activebroker.broker.link import Buffers
+from activebroker.broker.messages import CallBody, FailuresReported
+from activebroker.core.errors import ActiveBrokerError
+from activebroker.events import Batch
+from activebroker.filters import RunResult
+from activebroker.routing import StageSpec
+
+# --- inputs -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FrameArrived:
+    """A frame from the wire: its encoded head, and the buffers that follow it."""
+
+    head: bytes | memoryview
+    buffers: Sequence[Any] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPublished:
+    """The user's supplier behind `outlet` has a batch. The outlet must be ready."""
+
+    outlet: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class BatchConsumed:
+    """The user took `nbytes` of a flow from a subscription."""
+
+    port: int
+    flow: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMade:
+    """The user asks the directory for something; `Reply` with the same id answers."""
+
+    id: int
+    body: CallBody
+    patience: float  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PortOpened:
+    """The user opened the receiving end of a subscription."""
+
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortClosed:
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageLoaded:
+    """A payload was verified and unpacked, or refused with `error`."""
+
+    stage: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    stage: int
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class StateSnapshotted:
+    stage: int
+    state: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    key: str
+
+
+Input = (
+    FrameArrived
+    | BatchPublished
+    | BatchConsumed
+    | RequestMade
+    | PortOpened
+    | PortClosed
+    | StageLoaded
+    | WorkDone
+    | StateSnapshotted
+    | TimerFired
+)
+
+# --- effects ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """Put frames on the wire to `peer`, in order. May lose them: the link sends again."""
+
+    peer: str
+    address: str | None
+    frames: Sequence[tuple[bytes, Buffers]]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPeer:
+    """The peer is lost: drop its connection."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Put a batch in the queue of a subscription; `BatchConsumed` tells when it was taken."""
+
+    port: int
+    flow: int
+    batch: Batch
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndSubscription:
+    """Nothing more will come; `error` where that is not the end of the channel."""
+
+    port: int
+    error: ActiveBrokerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutletClosed:
+    """A supplier's outlet takes no more; `finished`: because its channel was closed."""
+
+    outlet: int
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeOutlet:
+    """The outlet is ready again."""
+
+    outlet: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStage:
+    """Verify and unpack the stage's payload; `StageLoaded` answers."""
+
+    stage: StageSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RunStage:
+    """Run the filter, items in order: a batch, or a supplier's name whose stream has ended.
+
+    `idle`: call its idle hook; `end`: all streams have ended. `WorkDone` answers; until then the
+    node asks for nothing more of this stage.
+    """
+
+    stage: int
+    items: tuple[Batch | str, ...] = ()
+    idle: bool = False
+    end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStage:
+    """`StateSnapshotted` answers."""
+
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreStage:
+    """Give the stage the state from its old place, before any further work."""
+
+    stage: int
+    state: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadStage:
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShowFailures:
+    """Events were lost by a filter that this node derived."""
+
+    report: FailuresReported
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    request: int
+    result: Any = None
+    error: ActiveBrokerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """`TimerFired(key)` in `after` seconds; replaces an earlier timer of the same key."""
+
+    key: str
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    key: str
+
+
+Effect = (
+    Transmit
+    | ForgetPeer
+    | Deliver
+    | EndSubscription
+    | OutletClosed
+    | ResumeOutlet
+    | LoadStage
+    | RunStage
+    | SnapshotStage
+    | RestoreStage
+    | UnloadStage
+    | ShowFailures
+    | Reply
+    | SetTimer
+    | CancelTimer
+)

@@ -1,0 +1,333 @@
+"""The data plane of a node: its outlets, ports and stages, and the flows between them.
+
+Flows between two parts of the same node take the same way as those between nodes, except that
+their items are queued here instead of put on a link.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from activebroker.broker.effects import (
+    CancelTimer,
+    Deliver,
+    Effect,
+    EndSubscription,
+    OutletClosed,
+    ResumeOutlet,
+    SetTimer,
+    UnloadStage,
+)
+from activebroker.broker.link import Buffers
+from activebroker.broker.messages import (
+    Body,
+    CreditReturned,
+    Events,
+    FlowDropped,
+    FlowEnded,
+    FlowOpened,
+    StreamEnded,
+    TypeAnnounced,
+)
+from activebroker.broker.outlet import WINDOW, OutFlow, Outlet
+from activebroker.broker.port import InFlow, Port
+from activebroker.broker.stage import Stage
+from activebroker.core.errors import FilterStopped, ProtocolError, Unreachable
+from activebroker.events import EventType, TypeRegistry, load
+from activebroker.matching import Parcel
+from activebroker.routing import FlowSpec, StageSpec
+
+CREDIT_STEP = WINDOW // 4  # bytes consumed before credit goes back
+
+Send = Callable[[str, Body, Buffers], None]
+Item = Parcel | StreamEnded | FlowEnded
+
+
+class Exchange:
+    """`send(peer, body, buffers)` puts a message on a link, `announce(peer, type)` makes sure that
+    the peer knows a type; effects collect in `effects`.
+
+    `on_flow_ended(stage, flow)` and `on_flow_opened(stage, flow)` are the ACK and the mark of a
+    third-party derivation, told after everything that came before them in the flow.
+    """
+
+    def __init__(
+        self,
+        here: str,
+        send: Send,
+        announce: Callable[[str, EventType], None],
+        registry: TypeRegistry,
+        effects: list[Effect],
+        on_flow_opened: Callable[[int, int], None],
+        on_flow_ended: Callable[[int, int], None],
+    ) -> None:
+        self.outlets: dict[int, Outlet] = {}
+        self.ports: dict[int, Port] = {}
+        self.stages: dict[int, Stage] = {}
+        self._here = here
+        self._send = send
+        self._announce = announce
+        self._registry = registry
+        self._effects = effects
+        self._on_flow_opened = on_flow_opened
+        self._on_flow_ended = on_flow_ended
+        self._local: deque[Callable[[], None]] = deque()
+        self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
+
+    # --- what the directory sets up -----------------------------------------------------------
+
+    def open_outlet(self, id: int, channel: str, supplier: str | None) -> Outlet:
+        outlet = self.outlets[id] = Outlet(id, channel, supplier, self._carry)
+        return outlet
+
+    def close_outlet(self, id: int, finished: bool) -> None:
+        """End a supplier's outlet behind all it has published."""
+        outlet = self.outlets.get(id)
+        if outlet is None or outlet.ended:
+            return
+        if outlet.supplier is not None:
+            outlet.end_stream(outlet.supplier)
+        outlet.end(finished)
+        self._effects.append(OutletClosed(id, finished))
+        self._sweep(outlet)
+
+    def open_flow(self, spec: FlowSpec) -> None:
+        if (outlet := self.outlets.get(spec.outlet)) is None:
+            return  # ended in the meantime
+        outlet.open(spec)
+        if spec.target == self._here:
+            port, opened = self.ports.get(spec.port), spec
+            if port is not None:
+                self._local.append(lambda: self._opened(port, opened, self._here))
+        else:
+            self._send(spec.target, FlowOpened(spec.id, spec.port, spec.outlet, spec.after), ())
+
+    def close_flow(self, outlet_id: int, flow_id: int) -> None:
+        """The flow's port is gone."""
+        if (outlet := self.outlets.get(outlet_id)) is not None:
+            outlet.close(flow_id)
+            self._unblocked(outlet)
+
+    def set_predicate(self, outlet_id: int, flow_id: int, predicate: str | None) -> None:
+        if (outlet := self.outlets.get(outlet_id)) is not None:
+            outlet.set_predicate(flow_id, predicate)
+
+    def open_stage(self, spec: StageSpec) -> Stage:
+        port, outlet = Port(spec.id), self.open_outlet(spec.id, spec.channel, None)
+        self.ports[spec.id] = port
+        stage = self.stages[spec.id] = Stage(spec, port, outlet, self._consumed)
+        return stage
+
+    def start_stage(self, stage: Stage) -> None:
+        stage.started = True
+        self._set_idle_timer(stage)
+        self.pump(stage)
+
+    def remove_stage(self, id: int) -> None:
+        """Drop a stage; what its outlet still has for its flows goes out."""
+        if self.stages.pop(id, None) is None:
+            return
+        self._drop_port(self.ports.pop(id))
+        if (outlet := self.outlets.get(id)) is not None:
+            outlet.ended = True
+            self._sweep(outlet)
+        self._effects += [UnloadStage(id), CancelTimer(f"idle {id}")]
+
+    def open_port(self, id: int) -> None:
+        self.ports[id] = Port(id)
+
+    def close_port(self, id: int) -> None:
+        """The user closed the subscription."""
+        if (port := self.ports.pop(id, None)) is not None:
+            self._drop_port(port)
+
+    def complete_port(self, id: int, flows: Sequence[int]) -> None:
+        """The channel was closed: the port ends when `flows` have finished."""
+        if (port := self.ports.get(id)) is not None:
+            port.close(flows)
+            self._after(port)
+
+    def abandon_port(self, id: int, reason: str) -> None:
+        if id in self.stages:
+            stage = self.stages[id]
+            stage.port.error = reason
+            self.pump(stage)
+        elif id in self.ports:
+            self.close_port(id)
+            self._effects.append(EndSubscription(id, Unreachable(reason)))
+
+    def abandon_all(self, reason: str) -> None:
+        for port_id in list(self.ports):
+            self.abandon_port(port_id, reason)
+
+    # --- events on their way ------------------------------------------------------------------
+
+    def publish(self, outlet_id: int, parcel: Parcel) -> None:
+        outlet = self.outlets[outlet_id]
+        outlet.emit(parcel)
+        if not outlet.ready:
+            self._blocked[outlet_id] = None
+
+    def consumed(self, port_id: int, flow_id: int, nbytes: int) -> None:
+        """The user took a batch from a subscription."""
+        port = self.ports.get(port_id)
+        if port is not None and (flow := port.flows.get(flow_id)) is not None:
+            self._consumed(flow, nbytes)
+
+    def receive(self, source: str, body: Body, buffers: Sequence[Any]) -> bool:
+        """Handle an in-band message or credit from a peer; False if it is neither."""
+        match body:
+            case Events(flow, port_id, supplier, fingerprint, certain):
+                type_ = self._registry.get(fingerprint)
+                if type_ is None:
+                    raise ProtocolError(f"{source!r} sent events of a type it did not announce.")
+                if (port := self.ports.get(port_id)) is not None:
+                    parcel = Parcel(load(type_, supplier, buffers), certain)
+                    self._arrived(port, flow, parcel)
+            case StreamEnded(flow, port_id, _) | FlowEnded(flow, port_id):
+                if (port := self.ports.get(port_id)) is not None:
+                    self._arrived(port, flow, body)
+            case FlowOpened(flow, port_id, outlet_id):
+                if (port := self.ports.get(port_id)) is not None:
+                    self._opened(port, body, source)
+                else:
+                    self._send(source, FlowDropped(flow, outlet_id), ())
+            case FlowDropped(flow, outlet_id):
+                self.close_flow(outlet_id, flow)
+            case TypeAnnounced(description):
+                self._registry.resolve(description)
+            case CreditReturned(flow, outlet_id, nbytes):
+                self._credit(outlet_id, flow, nbytes)
+            case _:
+                return False
+        return True
+
+    def merge(self, stage: Stage, items: list[Parcel | StreamEnded], ended: Sequence[int]) -> None:
+        """Take over from an origin: its buffer first, then the flows that follow its own."""
+        free = stage.port.ended_elsewhere(ended)
+        stage.put(free)
+        stage.put_first(items)
+
+    def pump(self, stage: Stage) -> None:
+        if (work := stage.pump()) is not None:
+            self._effects.append(work)
+        self._sweep(stage.outlet)
+
+    def idle(self, stage_id: int) -> None:
+        """No event came to a stage for the time its filter named."""
+        if (stage := self.stages.get(stage_id)) is not None:
+            if (work := stage.idle()) is not None:
+                self._effects.append(work)
+            self._set_idle_timer(stage)
+
+    def lost(self, peer: str) -> None:
+        """A node is gone: end what led to it and what came from it."""
+        for outlet in list(self.outlets.values()):
+            for flow in list(outlet.flows.values()):
+                if flow.spec.target == peer:
+                    outlet.close(flow.spec.id)
+            self._unblocked(outlet)
+        for port in list(self.ports.values()):
+            self._pass(port, port.lost(peer))
+
+    def settle(self) -> None:
+        """Deliver what parts of this node sent each other, until nothing is under way."""
+        while self._local:
+            self._local.popleft()()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _carry(self, flow: OutFlow, item: Item) -> None:
+        spec = flow.spec
+        if spec.target == self._here:
+            if (port := self.ports.get(spec.port)) is not None:
+                self._local.append(lambda: self._arrived(port, spec.id, item))
+            return
+        if not isinstance(item, Parcel):
+            self._send(spec.target, item, ())
+            return
+        batch = item.batch
+        self._announce(spec.target, batch.type)
+        head = Events(spec.id, spec.port, batch.supplier, batch.type.fingerprint, item.certain)
+        self._send(spec.target, head, item.buffers)
+
+    def _opened(self, port: Port, opened: FlowOpened | FlowSpec, source: str) -> None:
+        flow = opened.flow if isinstance(opened, FlowOpened) else opened.id
+        port.opened(flow, source, opened.outlet, opened.after)
+        if port.id in self.stages:
+            self._on_flow_opened(port.id, flow)
+
+    def _arrived(self, port: Port, flow: int, item: Item) -> None:
+        self._pass(port, port.arrived(flow, item))
+
+    def _pass(self, port: Port, free: list[tuple[InFlow, Item]]) -> None:
+        stage = self.stages.get(port.id)
+        if stage is not None:
+            stage.put(free)
+            for flow, item in free:
+                if isinstance(item, FlowEnded):
+                    self._on_flow_ended(port.id, flow.id)
+            if stage.spec.envelope is None and not port.flows and not port.complete:
+                # The supplier that handed its fan-out to this relay has left.
+                stage.leave_when_empty()
+        else:
+            for flow, item in free:
+                if isinstance(item, Parcel):
+                    self._effects.append(Deliver(port.id, flow.id, item.batch, item.nbytes))
+        self._after(port)
+
+    def _after(self, port: Port) -> None:
+        if (stage := self.stages.get(port.id)) is not None:
+            self.pump(stage)
+        elif port.error is not None:
+            self.close_port(port.id)
+            self._effects.append(EndSubscription(port.id, FilterStopped(port.error)))
+        elif port.complete:
+            self.ports.pop(port.id, None)
+            self._effects.append(EndSubscription(port.id))
+
+    def _drop_port(self, port: Port) -> None:
+        for flow in port.flows.values():
+            if flow.source == self._here:
+                self._local.append(partial(self.close_flow, flow.outlet, flow.id))
+            else:
+                self._send(flow.source, FlowDropped(flow.id, flow.outlet), ())
+        port.flows.clear()
+
+    def _consumed(self, flow: InFlow, nbytes: int) -> None:
+        flow.consumed += nbytes
+        if flow.consumed < CREDIT_STEP:
+            return
+        nbytes, flow.consumed = flow.consumed, 0
+        if flow.source == self._here:
+            self._local.append(lambda: self._credit(flow.outlet, flow.id, nbytes))
+        else:
+            self._send(flow.source, CreditReturned(flow.id, flow.outlet, nbytes), ())
+
+    def _credit(self, outlet_id: int, flow_id: int, nbytes: int) -> None:
+        if (outlet := self.outlets.get(outlet_id)) is not None:
+            outlet.return_credit(flow_id, nbytes)
+            self._unblocked(outlet)
+
+    def _unblocked(self, outlet: Outlet) -> None:
+        """The outlet may have become ready: let its producer go on."""
+        if outlet.ready:
+            if (stage := self.stages.get(outlet.id)) is not None:
+                self.pump(stage)
+            elif outlet.id in self._blocked:
+                del self._blocked[outlet.id]
+                self._effects.append(ResumeOutlet(outlet.id))
+        self._sweep(outlet)
+
+    def _sweep(self, outlet: Outlet) -> None:
+        if outlet.drained:
+            self.outlets.pop(outlet.id, None)
+            self.remove_stage(outlet.id)
+
+    def _set_idle_timer(self, stage: Stage) -> None:
+        envelope = stage.spec.envelope
+        if envelope is not None and envelope.idle_after is not None and stage.started:
+            self._effects.append(SetTimer(f"idle {stage.spec.id}", envelope.idle_after))

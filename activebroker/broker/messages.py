@@ -1,0 +1,417 @@
+"""What nodes say to each other: small typed messages whose decoding never runs code.
+
+Every frame carries the protocol version. Messages *in band* travel inside a flow, in order with
+its events; bulk data follows a message as separate buffers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from activebroker.core.errors import ProtocolError
+from activebroker.events import TypeDescription
+from activebroker.filters import Envelope, Failure
+from activebroker.routing import FlowSpec, Member, StageSpec
+from derivation.protocol import Plan, Swap
+
+PROTOCOL_VERSION = 1
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
+    """Base of all messages; the tag on the wire is the class name."""
+
+
+# --- in band ----------------------------------------------------------------------------------
+
+
+class FlowOpened(Message, frozen=True):
+    flow: int
+    port: int
+    outlet: int
+    after: tuple[int, ...]
+
+
+class Events(Message, frozen=True):
+    """One batch; its buffers follow. `certain`: the predicate raises on none of its rows."""
+
+    flow: int
+    port: int
+    supplier: str
+    type: str  # fingerprint
+    certain: bool
+
+
+class StreamEnded(Message, frozen=True):
+    """A supplier's stream is complete."""
+
+    flow: int
+    port: int
+    supplier: str
+
+
+class FlowEnded(Message, frozen=True):
+    """`followers` flows wait at the port for this end. `finished`: the channel was closed.
+
+    `error` names why the channel's filter was stopped, if it was.
+    """
+
+    flow: int
+    port: int
+    followers: int = 0
+    finished: bool = False
+    error: str | None = None
+
+
+class TypeAnnounced(Message, frozen=True):
+    """Precedes the first events of a type on a link."""
+
+    type: TypeDescription
+
+
+class CreditReturned(Message, frozen=True):
+    """Port to outlet: so many bytes of the flow were consumed."""
+
+    flow: int
+    outlet: int
+    nbytes: int
+
+
+class FlowDropped(Message, frozen=True):
+    """Port to outlet: the port is gone, send nothing more."""
+
+    flow: int
+    outlet: int
+
+
+# --- calls, answered with Answer --------------------------------------------------------------
+
+
+class Call(Message, frozen=True):
+    id: int
+    body: CallBody
+
+
+class Answer(Message, frozen=True):
+    """`error` is (class name, text) of one of our own errors."""
+
+    id: int
+    result: Any = None
+    error: tuple[str, str] | None = None
+
+
+# user to directory
+
+
+class Join(Message, frozen=True):
+    member: Member
+
+
+class Leave(Message, frozen=True):
+    name: str
+
+
+class OpenChannel(Message, frozen=True):
+    """`type` None: open an existing channel as whatever it is."""
+
+    name: str
+    type: TypeDescription | None
+
+
+class CloseChannel(Message, frozen=True):
+    name: str
+
+
+class OpenSupplier(Message, frozen=True):
+    channel: str
+    supplier: str
+    node: str
+
+
+class CloseSupplier(Message, frozen=True):
+    channel: str
+    supplier: str
+
+
+class Subscribe(Message, frozen=True):
+    channel: str
+    node: str
+    port: int
+
+
+class Unsubscribe(Message, frozen=True):
+    channel: str
+    port: int
+
+
+class Derive(Message, frozen=True):
+    channel: str
+    name: str | None
+    envelope: Envelope
+    at: str
+    node: str
+
+
+class Move(Message, frozen=True):
+    channel: str
+    to: str
+    node: str
+    patience: float
+
+
+class Offload(Message, frozen=True):
+    channel: str
+    supplier: str
+    to: str
+    patience: float
+
+
+class ReportStatus(Message, frozen=True):
+    """The whole fabric: members, channels, and every node's counters."""
+
+
+# directory to node
+
+
+class OpenOutlet(Message, frozen=True):
+    outlet: int
+    channel: str
+    supplier: str
+
+
+class CloseOutlet(Message, frozen=True):
+    """End the outlet behind what it has sent. `finished`: because its channel was closed."""
+
+    outlet: int
+    finished: bool
+
+
+class OpenFlow(Message, frozen=True):
+    spec: FlowSpec
+
+
+class CloseFlow(Message, frozen=True):
+    """The port is gone: stop sending to it."""
+
+    outlet: int
+    flow: int
+
+
+class SetPredicate(Message, frozen=True):
+    """What a relay's port wants has changed with its consumers."""
+
+    outlet: int
+    flow: int
+    predicate: str | None
+
+
+class ClosePort(Message, frozen=True):
+    """The port ends when all of `flows` have finished."""
+
+    port: int
+    flows: tuple[int, ...]
+
+
+class AbandonPort(Message, frozen=True):
+    """What fed the port was lost and will not come back."""
+
+    port: int
+    reason: str
+
+
+class ReportNode(Message, frozen=True):
+    """The node's own counters."""
+
+
+class Deploy(Message, frozen=True):
+    stage: StageSpec
+
+
+class Undeploy(Message, frozen=True):
+    stage: int
+
+
+CallBody = (
+    Join
+    | Leave
+    | OpenChannel
+    | CloseChannel
+    | OpenSupplier
+    | CloseSupplier
+    | Subscribe
+    | Unsubscribe
+    | Derive
+    | Move
+    | Offload
+    | ReportStatus
+    | ReportNode
+    | OpenOutlet
+    | CloseOutlet
+    | OpenFlow
+    | CloseFlow
+    | SetPredicate
+    | ClosePort
+    | AbandonPort
+    | Deploy
+    | Undeploy
+)
+
+
+# --- one way ----------------------------------------------------------------------------------
+
+
+class MembersChanged(Message, frozen=True):
+    """Directory to all: the fabric's members now."""
+
+    members: tuple[Member, ...]
+
+
+class Greet(Message, frozen=True):
+    """Directory to a node that cannot be dialled: connect to `peer`, which will need you."""
+
+    peer: str
+
+
+class FailuresReported(Message, frozen=True):
+    """A stage's node to the stage's owner: `count` events lost, some of them in full."""
+
+    channel: str
+    count: int
+    samples: tuple[Failure, ...]
+
+
+class PrepareMove(Message, frozen=True):
+    """`stage` and `outputs` are for a destination: what to load, and the flows it will open."""
+
+    plan: Plan
+    origin_stage: int | None
+    stage: StageSpec | None
+    outputs: tuple[FlowSpec, ...]
+
+
+class ProceedMove(Message, frozen=True):
+    derivation: int
+
+
+class EndMove(Message, frozen=True):
+    """Initiator to all parties: it is over; forget it, and undo it if it was `cancelled`."""
+
+    derivation: int
+    cancelled: bool
+
+
+class MovePrepared(Message, frozen=True):
+    derivation: int
+    party: str
+
+
+class MoveRefused(Message, frozen=True):
+    derivation: int
+    party: str
+    reason: str
+
+
+class SwapFlows(Message, frozen=True):
+    derivation: int
+    outlet: int
+    swap: Swap
+    spec: FlowSpec
+
+
+class ParcelHead(msgspec.Struct, frozen=True, array_like=True):
+    """How an item of a hand-over's buffer is laid out in the buffers that follow.
+
+    `type` None: not a batch but the end of the supplier's stream.
+    """
+
+    supplier: str
+    type: TypeDescription | None
+    certain: bool
+    buffers: int
+
+
+class HandOverState(Message, frozen=True):
+    """The actual request; the buffered batches follow as buffers."""
+
+    derivation: int
+    origin: str
+    state: dict[str, bytes]
+    parcels: tuple[ParcelHead, ...]
+    ended: tuple[int, ...]
+
+
+class MoveStarted(Message, frozen=True):
+    derivation: int
+    party: str
+
+
+class Heard(Message, frozen=True):
+    """Keeps a quiet link alive, carries a late acknowledgement, or says what is missing."""
+
+
+Body = (
+    FlowOpened
+    | Events
+    | StreamEnded
+    | FlowEnded
+    | TypeAnnounced
+    | CreditReturned
+    | Call
+    | Answer
+    | MembersChanged
+    | FailuresReported
+    | PrepareMove
+    | ProceedMove
+    | EndMove
+    | FlowDropped
+    | Greet
+    | MovePrepared
+    | MoveRefused
+    | SwapFlows
+    | HandOverState
+    | MoveStarted
+    | Heard
+)
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """The head of everything on a link.
+
+    `seq` numbers frames from 1; a `Heard` is outside the sequence and bears the last number sent.
+    `ack` is the last frame received in order. `to` is the peer's incarnation as far as known
+    (0: not yet).
+    """
+
+    version: int
+    sender: str
+    incarnation: int
+    to: int
+    seq: int
+    ack: int
+    resend: bool  # the sender of this frame misses what follows `ack`
+    body: Body
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Frame)
+
+
+def encode(frame: Frame) -> bytes:
+    return _encoder.encode(frame)
+
+
+def decode(data: bytes | memoryview) -> Frame:
+    """Raises ProtocolError for what is not a frame of this protocol version."""
+    try:
+        frame = _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(
+            f"A peer sent what is not a frame of this protocol: {error}."
+        ) from error
+    if frame.version != PROTOCOL_VERSION:
+        raise ProtocolError(
+            f"{frame.sender!r} speaks protocol {frame.version}, this node {PROTOCOL_VERSION}. "
+            "Use the same activebroker release on both sides."
+        )
+    return frame

@@ -1,0 +1,273 @@
+"""A third-party derivation, planned on the graph and carried out by the initiator's machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from activebroker.broker.messages import (
+    Body,
+    EndMove,
+    Move,
+    MovePrepared,
+    MoveRefused,
+    MoveStarted,
+    Offload,
+    PrepareMove,
+    ProceedMove,
+    SwapFlows,
+)
+from activebroker.routing import Channel, Flow, FlowSpec, Graph, Outlet, Port, Stage, StageSpec
+from derivation import initiator, protocol
+from derivation.initiator import Initiator
+from derivation.protocol import Output, Plan, Swap
+from predicate_extract import FALSE, Predicate
+
+
+@dataclass(slots=True)
+class Migration:
+    """The plan, and how the graph looks after it.
+
+    `stages` and `outputs` are by destination; `sources` are the outlet and the new flow of each
+    swap; `old_stages` are those that the origins give up.
+    """
+
+    channel: Channel
+    plan: Plan
+    stages: dict[str, StageSpec]
+    old_stages: dict[str, int]
+    sources: list[tuple[Outlet, FlowSpec]]
+    outputs: dict[str, list[FlowSpec]]
+    new_flows: list[Flow]
+    commit: Callable[[Graph], None]
+    roll_back: Callable[[Graph], None]
+    patience: float
+    machine: Initiator = field(init=False)
+    _tell: Callable[[str, Body], None] = field(init=False)
+    _set_deadline: Callable[[int, float | None], None] = field(init=False)
+    _finished: Callable[[str, str], None] = field(init=False)
+    _now: Callable[[], float] = field(init=False)
+    _over: bool = False
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """(source, target) nodes of the new flows, for those that have to meet first."""
+        return [(flow.outlet.node, flow.port.node) for flow in self.new_flows]
+
+    def begin(
+        self,
+        tell: Callable[[str, Body], None],
+        set_deadline: Callable[[int, float | None], None],
+        finished: Callable[[str, str], None],
+        now: Callable[[], float],
+    ) -> None:
+        self.machine = Initiator(self.plan, self.patience)
+        self._tell, self._set_deadline = tell, set_deadline
+        self._finished, self._now = finished, now
+        self._handle(initiator.Begun())
+
+    def receive(self, body: MovePrepared | MoveRefused | MoveStarted) -> None:
+        match body:
+            case MovePrepared(_, party):
+                self._handle(initiator.PartyPrepared(party))
+            case MoveRefused(_, party, reason):
+                self._handle(initiator.PartyRefused(party, reason))
+            case MoveStarted(_, party):
+                self._handle(initiator.PartyStarted(party))
+
+    def deadline_passed(self) -> None:
+        self._handle(initiator.DeadlinePassed())
+
+    def lost(self, node: str) -> None:
+        involved = {*self.plan.origins, *self.plan.destinations}
+        involved |= {swap.source for swap in self.plan.swaps}
+        if node in involved:
+            self._handle(initiator.PartyLost(node))
+
+    def _handle(self, input: object) -> None:
+        if self._over:
+            return
+        finish: protocol.Finish | None = None
+        for effect in self.machine.handle(input, self._now()):
+            match effect:
+                case protocol.Send(to, protocol.Prepare(plan)):
+                    self._tell(
+                        to,
+                        PrepareMove(
+                            plan,
+                            self.old_stages.get(to),
+                            self.stages.get(to),
+                            tuple(self.outputs.get(to, ())),
+                        ),
+                    )
+                case protocol.Send(to, protocol.RequestSwap(derivation, swap)):
+                    for outlet, spec in self.sources:
+                        if spec.id == swap.new:
+                            self._tell(to, SwapFlows(derivation, outlet.id, swap, spec))
+                case protocol.Send(to, protocol.Proceed(derivation)):
+                    self._tell(to, ProceedMove(derivation))
+                case protocol.Send(to, protocol.Cancel(derivation)):
+                    self._tell(to, EndMove(derivation, cancelled=True))
+                case protocol.SetDeadline(at):
+                    self._set_deadline(self.plan.derivation, at)
+                case protocol.CancelDeadline():
+                    self._set_deadline(self.plan.derivation, None)
+                case protocol.Finish():
+                    finish = effect
+        if finish is not None:
+            self._over = True
+            if finish.outcome == "completed":
+                sources = (swap.source for swap in self.plan.swaps)
+                parties = (*self.plan.origins, *self.plan.destinations, *sources)
+                for party in dict.fromkeys(parties):
+                    self._tell(party, EndMove(self.plan.derivation, cancelled=False))
+            self._finished(finish.outcome, finish.reason)
+
+
+def plan_move(
+    graph: Graph, me: str, channel: Channel, nodes: list[str], engine: str, request: Move
+) -> Migration:
+    """Move the filter of a derived channel to `nodes`."""
+    assert channel.parent is not None
+    parent = graph.channels[channel.parent]
+    old = list(channel.stages.values())
+    old_outlets = [channel.outlets[stage.id] for stage in old]
+    local = request.to == "supplier"
+    new = [Stage(graph.new_id(), node, engine) for node in nodes]
+    by_node = {stage.node: stage for stage in new}
+    old_by_port = {stage.id: stage for stage in old}
+
+    swaps, sources, inputs = [], [], []
+    suppliers: list[tuple[str, str]] = []
+    for outlet in parent.outlets.values():
+        stage = by_node[outlet.node] if local else new[0]
+        port = Port(stage.id, stage.node, channel.predicate, local)
+        flow = Flow(graph.new_id(), parent.name, outlet, port)
+        inputs.append(flow)
+        before = [each for each in graph.out_of(outlet.id) if each.port.id in old_by_port]
+        after = tuple(each.id for each in before)
+        swaps.append(
+            Swap(
+                source=outlet.node,
+                old=after,
+                new=flow.id,
+                destination=stage.node,
+                origin=before[0].port.node if before else None,
+            )
+        )
+        sources.append((outlet, flow.spec(after)))
+        if outlet.supplier is not None:
+            suppliers.append((outlet.supplier, stage.node))
+
+    new_outlets = {stage.node: Outlet(stage.id, stage.node) for stage in new}
+    old_flows = [flow for outlet in old_outlets for flow in graph.out_of(outlet.id)]
+    outputs: dict[str, list[FlowSpec]] = {node: [] for node in new_outlets}
+    out_flows: list[Flow] = []
+    for node, outlet in new_outlets.items():
+        for port in channel.ports.values():
+            flow = Flow(graph.new_id(), channel.name, outlet, port)
+            out_flows.append(flow)
+            after = tuple(each.id for each in old_flows if each.port.id == port.id)
+            outputs[node].append(flow.spec(after))
+
+    plan = Plan(
+        derivation=graph.new_id(),
+        channel=channel.name,
+        initiator=me,
+        origins=tuple(stage.node for stage in old),
+        destinations=tuple(stage.node for stage in new),
+        swaps=tuple(swaps),
+        outputs=tuple(Output(flow.outlet.node, flow.id, len(new)) for flow in old_flows),
+        suppliers=tuple(suppliers) if local else (),
+    )
+
+    def commit(graph: Graph) -> None:
+        for stage in old:
+            graph.displace(channel, stage.id)
+        for stage in new:
+            channel.stages[stage.id] = stage
+            channel.outlets[stage.id] = new_outlets[stage.node]
+        for flow in inputs:
+            parent.ports[flow.port.id] = flow.port
+            graph.flows[flow.id] = flow
+        for flow in out_flows:
+            graph.flows[flow.id] = flow
+
+    return Migration(
+        channel=channel,
+        plan=plan,
+        stages={stage.node: channel.stage_spec(stage) for stage in new},
+        old_stages={stage.node: stage.id for stage in old},
+        sources=sources,
+        outputs=outputs,
+        new_flows=[*inputs, *out_flows],
+        commit=commit,
+        roll_back=lambda graph: None,
+        patience=request.patience,
+    )
+
+
+def plan_offload(
+    graph: Graph, me: str, channel: Channel, outlet: Outlet, node: str, request: Offload
+) -> Migration:
+    """Hand the fan-out of one supplier to a relay at `node`.
+
+    Filters in the supplier's own process keep their flow: it costs no link.
+    """
+    stage = Stage(graph.new_id(), node)
+    relay = Outlet(stage.id, node, outlet.supplier)
+    moved = [flow for flow in graph.out_of(outlet.id) if flow.port.node != outlet.node]
+    wanted = [flow.port.predicate for flow in moved]
+    port = Port(stage.id, node, union(wanted))
+    feed = Flow(graph.new_id(), channel.name, outlet, port)
+    out_flows = [Flow(graph.new_id(), channel.name, relay, flow.port) for flow in moved]
+    plan = Plan(
+        derivation=graph.new_id(),
+        channel=channel.name,
+        initiator=me,
+        origins=(),
+        destinations=(node,),
+        swaps=(
+            Swap(
+                source=outlet.node,
+                old=tuple(flow.id for flow in moved),
+                new=feed.id,
+                destination=node,
+            ),
+        ),
+    )
+
+    def commit(graph: Graph) -> None:
+        for flow in moved:
+            del graph.flows[flow.id]
+        for flow in (feed, *out_flows):
+            graph.flows[flow.id] = flow
+        assert outlet.supplier is not None
+        channel.relayed[outlet.supplier] = channel.outlets.pop(outlet.id)
+        channel.outlets[relay.id] = relay
+
+    return Migration(
+        channel=channel,
+        plan=plan,
+        stages={node: StageSpec(stage.id, channel.name, "python", None, outlet.node)},
+        old_stages={},
+        sources=[(outlet, feed.spec())],
+        outputs={
+            node: [
+                flow.spec(after=(before.id,)) for flow, before in zip(out_flows, moved, strict=True)
+            ]
+        },
+        new_flows=[feed, *out_flows],
+        commit=commit,
+        roll_back=lambda graph: None,
+        patience=request.patience,
+    )
+
+
+def union(predicates: Iterable[str | None]) -> str | None:
+    """What any of them wants; None is everything."""
+    wanted: Predicate = FALSE
+    for text in predicates:
+        if text is None:
+            return None
+        wanted = wanted | Predicate.from_json(text)
+    return wanted.to_json()

@@ -1,0 +1,246 @@
+"""A node's part in third-party derivations: drives the machines of `derivation`.
+
+What the machines ask for is carried out here on the node's stages, outlets and ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from activebroker.broker.effects import Effect, LoadStage, RestoreStage
+from activebroker.broker.exchange import Exchange
+from activebroker.broker.link import Buffers
+from activebroker.broker.messages import (
+    Body,
+    EndMove,
+    HandOverState,
+    MovePrepared,
+    MoveRefused,
+    MoveStarted,
+    ParcelHead,
+    PrepareMove,
+    ProceedMove,
+    StreamEnded,
+    SwapFlows,
+)
+from activebroker.broker.stage import Stage
+from activebroker.events import TypeRegistry, describe, load
+from activebroker.matching import Parcel
+from activebroker.routing import FlowSpec
+from derivation import destination, origin, protocol
+from derivation.destination import Destination
+from derivation.machine import Machine
+from derivation.origin import Origin
+from derivation.source import Source, SwapRequested
+
+
+@dataclass(slots=True)
+class _AtOrigin:
+    machine: Origin
+    stage: Stage
+
+
+@dataclass(slots=True)
+class _AtDestination:
+    machine: Destination
+    stage: Stage
+    outputs: tuple[FlowSpec, ...]
+
+
+class Moves:
+    """The derivations under way in which this node is a source, an origin or a destination."""
+
+    def __init__(
+        self,
+        here: str,
+        exchange: Exchange,
+        send: Callable[[str, Body, Buffers], None],
+        registry: TypeRegistry,
+        effects: list[Effect],
+    ) -> None:
+        self._here = here
+        self._exchange = exchange
+        self._send = send
+        self._registry = registry
+        self._effects = effects
+        self._origins: dict[int, _AtOrigin] = {}
+        self._destinations: dict[int, _AtDestination] = {}
+        self._sources: dict[tuple[int, int], Source] = {}
+
+    def receive(self, body: Body, buffers: Sequence[Any], now: float) -> bool:
+        """Handle a message of a derivation; False if it is none."""
+        match body:
+            case PrepareMove():
+                self._prepare(body, now)
+            case SwapFlows(derivation, outlet, swap, spec):
+                source = self._sources.setdefault((derivation, outlet), Source())
+                for effect in source.handle(SwapRequested(swap), now):
+                    match effect:
+                        case protocol.EndFlow(flow, followers):
+                            self._exchange.outlets[outlet].end_flow(flow, followers)
+                        case protocol.OpenFlow():
+                            self._exchange.open_flow(spec)
+            case HandOverState():
+                self._hand_over(body, buffers, now)
+            case ProceedMove(derivation):
+                self._at_origin(derivation, origin.ProceedReceived(), now)
+            case EndMove(derivation, cancelled):
+                self._end(derivation, cancelled, now)
+            case _:
+                return False
+        return True
+
+    def loaded(self, stage_id: int, error: str | None, now: float) -> bool:
+        """A stage's payload was unpacked or refused; False if no derivation waits for it."""
+        for derivation, at in list(self._destinations.items()):
+            if at.stage.spec.id == stage_id:
+                answer = destination.Loaded() if error is None else destination.LoadFailed(error)
+                self._at_destination(derivation, answer, now)
+                return True
+        return False
+
+    def flow_ended(self, stage_id: int, flow: int, now: float) -> None:
+        """The ACK: a flow into a stage here ended behind its last event."""
+        for derivation, at in list(self._origins.items()):
+            if at.stage.spec.id == stage_id and flow in at.machine.awaited:
+                self._at_origin(derivation, origin.AckReceived(flow), now)
+
+    def flow_opened(self, stage_id: int, flow: int, now: float) -> None:
+        """The mark: a flow into a stage here begins."""
+        for derivation, at in list(self._destinations.items()):
+            if at.stage.spec.id == stage_id:
+                self._at_destination(derivation, destination.MarkReceived(flow), now)
+
+    def captured(self, stage_id: int, state: dict[str, bytes], now: float) -> None:
+        """The filter of a stage stands still, and this is its state."""
+        for derivation, at in list(self._origins.items()):
+            if at.stage.spec.id == stage_id:
+                captured = origin.StateCaptured(state, at.stage.take_buffer())
+                self._at_origin(derivation, captured, now)
+
+    def under_way(self) -> dict[int, str]:
+        """The state of each derivation here, and what it waits for."""
+        return {
+            derivation: f"{at.machine.state.name.lower()}; missing: "
+            + (", ".join(map(str, missing)) or "nothing")
+            for table, attribute in ((self._origins, "awaited"), (self._destinations, "missing"))
+            for derivation, at in table.items()
+            for missing in [getattr(at.machine, attribute)]
+        }
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _prepare(self, message: PrepareMove, now: float) -> None:
+        plan = message.plan
+        if message.stage is not None:
+            stage = self._exchange.open_stage(message.stage)
+            machine = Destination(plan, self._here)
+            at = self._destinations[plan.derivation] = _AtDestination(
+                machine, stage, message.outputs
+            )
+            if message.stage.envelope is None:
+                self._at_destination(plan.derivation, destination.Loaded(), now)
+            else:
+                self._effects.append(LoadStage(at.stage.spec))
+        if message.origin_stage is not None:
+            if (old := self._exchange.stages.get(message.origin_stage)) is None:
+                refused = MoveRefused(plan.derivation, self._here, "its filter has ended")
+                self._send(plan.initiator, refused, ())
+                return
+            self._origins[plan.derivation] = _AtOrigin(Origin(plan, self._here), old)
+            self._at_origin(plan.derivation, origin.PrepareReceived(), now)
+
+    def _hand_over(self, body: HandOverState, buffers: Sequence[Any], now: float) -> None:
+        items: list[Parcel | StreamEnded] = []
+        taken = 0
+        for head in body.parcels:
+            if head.type is None:
+                items.append(StreamEnded(0, 0, head.supplier))
+                continue
+            part = buffers[taken : taken + head.buffers]
+            taken += head.buffers
+            type_ = self._registry.resolve(head.type)
+            items.append(Parcel(load(type_, head.supplier, part), head.certain))
+        hand_over = protocol.HandOver(
+            body.derivation, body.origin, body.state, tuple(items), body.ended
+        )
+        self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
+
+    def _end(self, derivation: int, cancelled: bool, now: float) -> None:
+        if cancelled and derivation in self._origins:
+            self._at_origin(derivation, origin.Cancelled(), now)
+        if cancelled and derivation in self._destinations:
+            self._at_destination(derivation, destination.Cancelled(), now)
+        self._origins.pop(derivation, None)
+        self._destinations.pop(derivation, None)
+        for key in [key for key in self._sources if key[0] == derivation]:
+            del self._sources[key]
+
+    def _at_origin(self, derivation: int, input: Any, now: float) -> None:
+        if (at := self._origins.get(derivation)) is None:
+            return  # cancelled before
+        for effect in at.machine.handle(input, now):
+            match effect:
+                case protocol.CaptureState():
+                    at.stage.capture()
+                    self._exchange.pump(at.stage)
+                case protocol.EndFlow(flow, followers):
+                    at.stage.outlet.end_flow(flow, followers)
+                case protocol.RemoveFilter():
+                    self._exchange.remove_stage(at.stage.spec.id)
+                case protocol.Send(to, message):
+                    self._tell(to, message)
+
+    def _at_destination(self, derivation: int, input: Any, now: float) -> None:
+        if (at := self._destinations.get(derivation)) is None:
+            return  # cancelled before
+        for effect in at.machine.handle(input, now):
+            match effect:
+                case protocol.RestoreState(state):
+                    self._effects.append(RestoreStage(at.stage.spec.id, state))
+                case protocol.MergeBuffer(buffer, ended):
+                    self._exchange.merge(at.stage, list(buffer), ended)
+                case protocol.StartFilter():
+                    for spec in at.outputs:
+                        self._exchange.open_flow(spec)
+                    self._exchange.start_stage(at.stage)
+                case protocol.RemoveFilter():
+                    self._exchange.remove_stage(at.stage.spec.id)
+                case protocol.Send(to, message):
+                    self._tell(to, message)
+
+    def _tell(self, to: str, message: Any) -> None:
+        match message:
+            case protocol.Prepared(derivation, party):
+                # Where a node is both, the destination's readiness is what counts.
+                at = self._destinations.get(derivation)
+                if at is None or at.machine.state is not destination.DestinationState.LOADING:
+                    self._send(to, MovePrepared(derivation, party), ())
+            case protocol.Refused(derivation, party, reason):
+                self._send(to, MoveRefused(derivation, party, reason), ())
+            case protocol.Started(derivation, party):
+                self._send(to, MoveStarted(derivation, party), ())
+            case protocol.HandOver(derivation, here, state, buffer, ended):
+                heads, buffers = [], []
+                for item in buffer:
+                    if isinstance(item, StreamEnded):
+                        heads.append(ParcelHead(item.supplier, None, True, 0))
+                        continue
+                    heads.append(
+                        ParcelHead(
+                            item.batch.supplier,
+                            describe(item.batch.type),
+                            item.certain,
+                            len(item.buffers),
+                        )
+                    )
+                    buffers += item.buffers
+                body = HandOverState(derivation, here, state, tuple(heads), ended)
+                self._send(to, body, buffers)
+
+    def machines(self) -> list[Machine]:
+        """The machines under way, for their stories."""
+        tables = (self._origins, self._destinations)
+        return [at.machine for table in tables for at in table.values()]

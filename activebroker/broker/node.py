@@ -1,0 +1,372 @@
+"""A node: one process's part of the fabric, without threads, sockets or clocks.
+
+It takes an input and the time and returns effects. Suppliers, consumers, filters and the
+directory sit on nodes; a broker is a node that is there for others' filters.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from activebroker.broker.calls import Calls, flatten
+from activebroker.broker.directory import Directory, Done
+from activebroker.broker.effects import (
+    BatchConsumed,
+    BatchPublished,
+    CancelTimer,
+    Effect,
+    ForgetPeer,
+    FrameArrived,
+    Input,
+    LoadStage,
+    PortClosed,
+    PortOpened,
+    Reply,
+    RequestMade,
+    SetTimer,
+    ShowFailures,
+    StageLoaded,
+    StateSnapshotted,
+    TimerFired,
+    WorkDone,
+)
+from activebroker.broker.exchange import Exchange
+from activebroker.broker.link import Buffers
+from activebroker.broker.messages import (
+    AbandonPort,
+    Answer,
+    Body,
+    Call,
+    CallBody,
+    CloseFlow,
+    CloseOutlet,
+    ClosePort,
+    Deploy,
+    FailuresReported,
+    Frame,
+    Greet,
+    Heard,
+    Join,
+    MembersChanged,
+    MovePrepared,
+    MoveRefused,
+    MoveStarted,
+    OpenFlow,
+    OpenOutlet,
+    ReportNode,
+    SetPredicate,
+    TypeAnnounced,
+    Undeploy,
+    decode,
+)
+from activebroker.broker.migration import Migration
+from activebroker.broker.moves import Moves
+from activebroker.broker.peers import Peers
+from activebroker.core.errors import ActiveBrokerError, PayloadRefused, ProtocolError
+from activebroker.events import EventType, TypeRegistry, describe
+from activebroker.matching import Parcel
+from activebroker.routing import Member
+
+TICK = 0.1  # seconds between looks at the links
+SAMPLES = 10  # failures reported in full for each piece of work
+
+
+class Node:
+    """`directory` names the node that keeps the directory: this one, or a peer."""
+
+    def __init__(self, me: Member, directory: str, registry: TypeRegistry) -> None:
+        self.name = me.name
+        self.registry = registry
+        self.peers = Peers(me)
+        self._directory_name = directory
+        self._effects: list[Effect] = []
+        self._now = 0.0
+        self._local: deque[tuple[Body, Buffers]] = deque()
+        self._calls = Calls()
+        self._deploying: dict[int, Done] = {}
+        self._ticking = False
+        self.exchange = Exchange(
+            me.name,
+            self._send,
+            self._announce,
+            registry,
+            self._effects,
+            on_flow_opened=lambda stage, flow: self.moves.flow_opened(stage, flow, self._now),
+            on_flow_ended=lambda stage, flow: self.moves.flow_ended(stage, flow, self._now),
+        )
+        self.moves = Moves(me.name, self.exchange, self._send, registry, self._effects)
+        self.directory: Directory | None = None
+        if directory == me.name:
+            self.directory = Directory(
+                me, self._call, self._tell, self._set_move_deadline, lambda: self._now
+            )
+
+    def handle(self, input: Input, now: float) -> list[Effect]:
+        """Take one input at `now` (seconds, of any monotonic clock); return effects in order.
+
+        Raises ProtocolError for a frame that cannot be decoded; nothing was changed then.
+        """
+        self._now = now
+        match input:
+            case FrameArrived(head, buffers):
+                self._frame_arrived(decode(head), buffers)
+            case BatchPublished(outlet, batch):
+                self.exchange.publish(outlet, Parcel(batch))
+            case BatchConsumed(port, flow, nbytes):
+                self.exchange.consumed(port, flow, nbytes)
+            case WorkDone(stage_id, result):
+                self._work_done(stage_id, result)
+            case RequestMade():
+                self._request(input)
+            case PortOpened(port):
+                self.exchange.open_port(port)
+            case PortClosed(port):
+                self.exchange.close_port(port)
+            case StageLoaded(stage_id, error):
+                self._stage_loaded(stage_id, error)
+            case StateSnapshotted(stage_id, state):
+                self.moves.captured(stage_id, state, now)
+            case TimerFired(key):
+                self._timer_fired(key)
+        self._settle()
+        effects = [*self._effects, *self.peers.flush(now)]
+        self._effects.clear()
+        if self.peers.links and not self._ticking:
+            self._ticking = True
+            effects.append(SetTimer("tick", TICK))
+        return effects
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def _frame_arrived(self, frame: Frame, buffers: Sequence[Any]) -> None:
+        if self.peers.is_gone(frame):
+            return
+        if self.peers.restarted(frame):
+            self._lose(frame.sender)
+        if self.peers.receive(frame, self._now):
+            self._receive(frame.sender, frame.body, buffers)
+
+    def _receive(self, source: str, body: Body, buffers: Sequence[Any]) -> None:
+        if self.exchange.receive(source, body, buffers) or self.moves.receive(
+            body, buffers, self._now
+        ):
+            return
+        match body:
+            case Call(call_id, request):
+                self._serve(
+                    request,
+                    lambda result, error: self._send(
+                        source, Answer(call_id, result, flatten(error) if error else None)
+                    ),
+                )
+            case Answer(call_id, result, error):
+                self._effects.append(CancelTimer(f"call {call_id}"))
+                self._calls.answered(call_id, result, error)
+            case MovePrepared() | MoveRefused() | MoveStarted():
+                if (move := self._migration(body.derivation)) is not None:
+                    move.receive(body)
+            case MembersChanged(members):
+                self.peers.members = {member.name: member for member in members}
+            case Greet(peer):
+                self.peers.greet(peer, self._now)
+            case FailuresReported():
+                self._effects.append(ShowFailures(body))
+            case Heard():
+                pass
+            case _:
+                raise ProtocolError(f"{source!r} sent {body!r}, which this node does not expect.")
+
+    def _settle(self) -> None:
+        """Handle what parts of this node said to each other, until all is quiet."""
+        self.exchange.settle()
+        while self._local:
+            body, buffers = self._local.popleft()
+            self._receive(self.name, body, buffers)
+            self.exchange.settle()
+
+    def _send(self, to: str, body: Body, buffers: Buffers = ()) -> None:
+        if to == self.name:
+            self._local.append((body, buffers))
+        else:
+            self.peers.send(to, body, self._now, buffers)
+
+    def _tell(self, to: str, body: Body) -> None:
+        self._send(to, body)
+
+    def _announce(self, to: str, type: EventType) -> None:
+        link = self.peers.link(to, self._now)
+        if type.fingerprint not in link.announced:
+            link.announced.add(type.fingerprint)
+            link.send(TypeAnnounced(describe(type)))
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def _call(self, to: str, body: CallBody, patience: float, done: Done) -> None:
+        call_id = self._calls.add(to, type(body).__name__, patience, done)
+        self._effects.append(SetTimer(f"call {call_id}", patience))
+        self._send(to, Call(call_id, body))
+
+    def _request(self, request: RequestMade) -> None:
+        def done(result: Any, error: ActiveBrokerError | None) -> None:
+            if isinstance(request.body, Join) and error is None:
+                members = [_member(each) for each in result]
+                self.peers.members = {member.name: member for member in members}
+            self._effects.append(Reply(request.id, result, error))
+
+        self._call(self._directory_name, request.body, request.patience, done)
+
+    def _serve(self, body: CallBody, done: Done) -> None:
+        """Carry out a call; what only the directory can do goes to the directory."""
+        exchange = self.exchange
+        match body:
+            case Deploy(stage):
+                exchange.open_stage(stage)
+                self._deploying[stage.id] = done
+                self._effects.append(LoadStage(stage))
+                return
+            case OpenOutlet(outlet, channel, supplier):
+                exchange.open_outlet(outlet, channel, supplier)
+            case CloseOutlet(outlet, finished):
+                exchange.close_outlet(outlet, finished)
+            case OpenFlow(spec):
+                exchange.open_flow(spec)
+            case CloseFlow(outlet, flow):
+                exchange.close_flow(outlet, flow)
+            case SetPredicate(outlet, flow, predicate):
+                exchange.set_predicate(outlet, flow, predicate)
+            case ClosePort(port, flows):
+                exchange.complete_port(port, flows)
+            case AbandonPort(port, reason):
+                exchange.abandon_port(port, reason)
+            case Undeploy(stage_id):
+                exchange.remove_stage(stage_id)
+            case ReportNode():
+                done(self._status(), None)
+                return
+            case _ if self.directory is not None:
+                self.directory.request(body, done)
+                return
+            case _:
+                what = type(body).__name__
+                error = ProtocolError(
+                    f"{self.name!r} does not keep the directory and cannot answer {what}; it is at "
+                    f"{self._directory_name!r}."
+                )
+                done(None, error)
+                return
+        done(None, None)
+
+    def _stage_loaded(self, stage_id: int, error: str | None) -> None:
+        if self.moves.loaded(stage_id, error, self._now):
+            return
+        if (done := self._deploying.pop(stage_id, None)) is None:
+            return
+        if error is not None:
+            self.exchange.remove_stage(stage_id)
+            done(None, PayloadRefused(error))
+        else:
+            self.exchange.start_stage(self.exchange.stages[stage_id])
+            done(None, None)
+
+    def _work_done(self, stage_id: int, result: Any) -> None:
+        stage = self.exchange.stages.get(stage_id)
+        if stage is None:
+            return
+        if result.failures:
+            samples = tuple(result.failures[:SAMPLES])
+            report = FailuresReported(stage.spec.channel, len(result.failures), samples)
+            self._send(stage.spec.owner, report)
+        stage.done(result)
+        self.exchange.pump(stage)
+
+    # --- time and loss ------------------------------------------------------------------------
+
+    def _timer_fired(self, key: str) -> None:
+        kind, _, number = key.partition(" ")
+        match kind:
+            case "tick":
+                self._tick()
+            case "call":
+                self._calls.expired(int(number))
+            case "move":
+                if (move := self._migration(int(number))) is not None:
+                    move.deadline_passed()
+            case "idle":
+                self.exchange.idle(int(number))
+
+    def _tick(self) -> None:
+        for peer in self.peers.silent(self._now):
+            self._lose(peer)
+        self.peers.tick(self._now)
+        self._ticking = bool(self.peers.links)
+        if self._ticking:
+            self._effects.append(SetTimer("tick", TICK))
+
+    def _lose(self, peer: str) -> None:
+        """A peer is gone: free everything here that was for it or from it."""
+        self.peers.drop(peer)
+        self._effects.append(ForgetPeer(peer))
+        self.exchange.lost(peer)
+        self._calls.lost(peer)
+        if self.directory is not None:
+            self.directory.lost(peer)
+        elif peer == self._directory_name:
+            self.exchange.abandon_all(
+                f"The fabric's directory at {peer!r} does not answer any more. "
+                "Connect again when it is back."
+            )
+
+    def _migration(self, derivation: int) -> Migration | None:
+        """The derivation that this node initiates, if it is this one and under way."""
+        move = self.directory.migration if self.directory is not None else None
+        return move if move is not None and move.plan.derivation == derivation else None
+
+    def _set_move_deadline(self, derivation: int, at: float | None) -> None:
+        key = f"move {derivation}"
+        self._effects.append(CancelTimer(key) if at is None else SetTimer(key, at - self._now))
+
+    # --- status -------------------------------------------------------------------------------
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "flows": [
+                {
+                    "channel": outlet.channel,
+                    "outlet": outlet.id,
+                    "supplier": outlet.supplier,
+                    "target": flow.spec.target,
+                    "port": flow.spec.port,
+                    "offered_events": flow.offered_events,
+                    "offered_bytes": flow.offered_bytes,
+                    "sent_events": flow.sent_events,
+                    "sent_bytes": flow.sent_bytes,
+                    "waiting": len(flow.waiting),
+                }
+                for outlet in self.exchange.outlets.values()
+                for flow in outlet.flows.values()
+            ],
+            "stages": [
+                {
+                    "id": stage.spec.id,
+                    "channel": stage.spec.channel,
+                    "taken_events": stage.taken_events,
+                    "python_events": stage.python_events,
+                    "emitted_events": stage.outlet.emitted_events,
+                    "lost_events": stage.lost_events,
+                    "backlog": stage.backlog,
+                }
+                for stage in self.exchange.stages.values()
+            ],
+            "moves": self.moves.under_way(),
+            "links": {
+                peer: {"unacknowledged": link.unacknowledged}
+                for peer, link in self.peers.links.items()
+            },
+        }
+
+
+def _member(value: Any) -> Member:
+    """A member as it comes out of an answer: decoded to builtins on the wire, whole locally."""
+    return value if isinstance(value, Member) else Member(**value)

@@ -1,0 +1,73 @@
+"""The other nodes, as this one knows them: members, links, and who has fallen silent."""
+
+from __future__ import annotations
+
+from activebroker.broker.effects import Transmit
+from activebroker.broker.link import Buffers, Link
+from activebroker.broker.messages import Body, Frame, Heard
+from activebroker.routing import Member
+
+LOST_AFTER = 10.0  # seconds of silence
+
+
+class Peers:
+    """One link a peer. The driver's transport is reached through `flush`."""
+
+    def __init__(self, me: Member) -> None:
+        self.me = me
+        self.members: dict[str, Member] = {me.name: me}
+        self.links: dict[str, Link] = {}
+        self._gone: set[tuple[str, int]] = set()
+
+    def send(self, to: str, body: Body, now: float, buffers: Buffers = ()) -> None:
+        self.link(to, now).send(body, buffers)
+
+    def greet(self, to: str, now: float) -> None:
+        """Make the transport connect, so that a peer that cannot dial us can answer."""
+        self.link(to, now).greet()
+
+    def link(self, peer: str, now: float) -> Link:
+        if (link := self.links.get(peer)) is None:
+            link = self.links[peer] = Link(self.me.name, self.me.incarnation, peer, now)
+        return link
+
+    def is_gone(self, frame: Frame) -> bool:
+        """Whether the frame is of an incarnation that was lost, or is meant for one of ours."""
+        if (frame.sender, frame.incarnation) in self._gone:
+            return True
+        return frame.to not in (0, self.me.incarnation) and not isinstance(frame.body, Heard)
+
+    def restarted(self, frame: Frame) -> bool:
+        """Whether the sender is a new incarnation of a peer that we have a link with."""
+        link = self.links.get(frame.sender)
+        return link is not None and link.peer_incarnation not in (0, frame.incarnation)
+
+    def receive(self, frame: Frame, now: float) -> bool:
+        """Whether the frame's body is the next to handle."""
+        link = self.link(frame.sender, now)
+        link.peer_incarnation = frame.incarnation
+        return link.receive(frame, now)
+
+    def silent(self, now: float) -> list[str]:
+        """Peers that have not been heard for too long."""
+        return [peer for peer, link in self.links.items() if now - link.heard_at > LOST_AFTER]
+
+    def drop(self, peer: str) -> None:
+        """Forget a lost peer; its incarnation is never listened to again."""
+        if (link := self.links.pop(peer, None)) is not None and link.peer_incarnation:
+            self._gone.add((peer, link.peer_incarnation))
+        self.members.pop(peer, None)
+
+    def tick(self, now: float) -> None:
+        for link in self.links.values():
+            link.tick(now)
+
+    def flush(self, now: float) -> list[Transmit]:
+        """All that the links want on the wire."""
+        transmits = []
+        for peer, link in self.links.items():
+            if link.outgoing:
+                member = self.members.get(peer)
+                address = member.address if member is not None else None
+                transmits.append(Transmit(peer, address, link.take_outgoing(now)))
+        return transmits

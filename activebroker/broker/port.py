@@ -1,0 +1,117 @@
+"""A port: where flows arrive at a subscription or a stage.
+
+A flow that follows others is held until those have ended here; that alone keeps the order when
+the production of a channel moves. What is held counts against the flow's credit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from activebroker.broker.messages import FlowEnded, StreamEnded
+from activebroker.matching import Parcel
+
+Item = Parcel | StreamEnded | FlowEnded
+
+
+@dataclass(slots=True)
+class InFlow:
+    """The receiving end of a flow. `after`: the flows whose end it still waits for."""
+
+    id: int
+    source: str
+    outlet: int
+    after: set[int]
+    held: list[Item] = field(default_factory=list)
+    consumed: int = 0  # bytes consumed but not yet given back as credit
+
+
+class Port:
+    """Orders what arrives. Each method returns the (flow, item) pairs that are free to go on."""
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.flows: dict[int, InFlow] = {}
+        self.error: str | None = None
+        self._ended: dict[int, int] = {}  # ended flow -> followers that have yet to open
+        self._finished: set[int] = set()
+        self._awaited: frozenset[int] | None = None  # set when the channel closes
+
+    @property
+    def complete(self) -> bool:
+        """Whether the channel was closed and every flow has delivered all it had."""
+        return self._awaited is not None and self._awaited <= self._finished
+
+    def close(self, flows: Iterable[int]) -> None:
+        """The channel was closed: the port is complete when `flows` have finished."""
+        self._awaited = frozenset(flows)
+
+    def opened(self, flow: int, source: str, outlet: int, after: Iterable[int]) -> None:
+        waits = set()
+        for earlier in after:
+            if earlier in self._ended:
+                self._follow(earlier)
+            else:
+                waits.add(earlier)
+        self.flows[flow] = InFlow(flow, source, outlet, waits)
+
+    def arrived(self, flow_id: int, item: Item) -> list[tuple[InFlow, Item]]:
+        """Take the next item of a flow; an end may set others free."""
+        flow = self.flows.get(flow_id)
+        if flow is None:
+            return []  # closed here while the item was under way
+        if flow.after:
+            flow.held.append(item)
+            return []
+        return self._pass(flow, [item])
+
+    def ended_elsewhere(self, flow_ids: Iterable[int]) -> list[tuple[InFlow, Item]]:
+        """These flows ended at the port from which this one took over."""
+        free: list[tuple[InFlow, Item]] = []
+        for flow_id in flow_ids:
+            free += self._release(flow_id, followers=1)
+        return free
+
+    def lost(self, source: str) -> list[tuple[InFlow, Item]]:
+        """A node is gone: its flows end with what has arrived, and nothing waits for them."""
+        free: list[tuple[InFlow, Item]] = []
+        for flow in [flow for flow in self.flows.values() if flow.source == source]:
+            end = FlowEnded(flow.id, self.id)
+            if flow.after:
+                flow.held.append(end)
+            else:
+                free += self._pass(flow, [end])
+        return free
+
+    def _pass(self, flow: InFlow, items: list[Item]) -> list[tuple[InFlow, Item]]:
+        free: list[tuple[InFlow, Item]] = []
+        for item in items:
+            free.append((flow, item))
+            if isinstance(item, FlowEnded):
+                del self.flows[flow.id]
+                if item.finished:
+                    self._finished.add(flow.id)
+                if item.error is not None:
+                    self.error = item.error
+                free += self._release(flow.id, item.followers)
+        return free
+
+    def _release(self, ended: int, followers: int) -> list[tuple[InFlow, Item]]:
+        free: list[tuple[InFlow, Item]] = []
+        if followers:
+            self._ended[ended] = followers
+        for flow in list(self.flows.values()):
+            if ended in flow.after:
+                flow.after.discard(ended)
+                self._follow(ended)
+                if not flow.after:
+                    held, flow.held = flow.held, []
+                    free += self._pass(flow, held)
+        return free
+
+    def _follow(self, ended: int) -> None:
+        if (left := self._ended.get(ended, 0)) > 1:
+            self._ended[ended] = left - 1
+        else:
+            self._ended.pop(ended, None)

@@ -1,0 +1,170 @@
+"""A stage: a filter at a place, between a port and an outlet.
+
+It takes what the port lets through, runs the filter (or passes batches on untouched, where the
+predicate alone decides) and emits to its outlet. It never has more than one piece of work with
+the driver, and stops taking while its outlet is not ready.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from activebroker.broker.effects import Effect, RunStage, SnapshotStage
+from activebroker.broker.messages import FlowEnded, StreamEnded
+from activebroker.broker.outlet import Outlet
+from activebroker.broker.port import InFlow, Port
+from activebroker.events import Batch
+from activebroker.filters import RunResult
+from activebroker.matching import Parcel
+from activebroker.routing import StageSpec
+
+WORK_BYTES = 1 << 20  # how much one piece of work may hold
+
+Item = Parcel | StreamEnded
+
+
+class Stage:
+    """`consumed(flow, nbytes)` gives credit back; a flow of None is the buffer of a hand-over."""
+
+    def __init__(
+        self, spec: StageSpec, port: Port, outlet: Outlet, consumed: Callable[[InFlow, int], None]
+    ) -> None:
+        self.spec = spec
+        self.port = port
+        self.outlet = outlet
+        self.started = False
+        self.lost_events = 0
+        self.taken_events = 0
+        self.python_events = 0
+        self._inbox: deque[tuple[InFlow | None, Item]] = deque()
+        self._consumed = consumed
+        self._working = False
+        self._capturing = False
+        self._ending = False
+        self._leaving = False
+        self._quiet = False  # nothing has arrived since the idle timer was set
+        self._streams_ended: list[str] = []  # by the work in hand
+
+    @property
+    def backlog(self) -> int:
+        """Batches that wait for the filter."""
+        return len(self._inbox)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the predicate alone decides, so that the filter need not run."""
+        return self.spec.envelope is None or self.spec.envelope.exact
+
+    def put(self, free: list[tuple[InFlow, Item | FlowEnded]]) -> None:
+        """Take what the port lets through."""
+        self._quiet = False
+        self._inbox.extend((flow, item) for flow, item in free if not isinstance(item, FlowEnded))
+
+    def put_first(self, items: list[Item]) -> None:
+        """Take the buffer of the old place, which comes before all that the new flows brought."""
+        self._inbox.extendleft((None, item) for item in reversed(items))
+
+    def pump(self) -> Effect | None:
+        """Go on as far as possible; return the work to hand to the driver, if any."""
+        if self._working or not self.started:
+            return None
+        if self._capturing:
+            self._working = True
+            return SnapshotStage(self.spec.id)
+        if self.outlet.ended:
+            self._discard()
+            return None
+        while self._inbox and self.outlet.ready:
+            flow, item = self._inbox[0]
+            if not self._passes(item):
+                return self._work()
+            self._inbox.popleft()
+            if isinstance(item, Parcel):
+                self.taken_events += item.batch.num_rows
+                self.outlet.emit(item)
+                self._give_back(flow, item)
+            else:
+                self.outlet.end_stream(item.supplier)
+        if self._leaving and not self._inbox:
+            self.outlet.end()
+        elif not self._inbox and self.outlet.ready and (self.port.complete or self.port.error):
+            if not self.exact:
+                self._working = self._ending = True
+                return RunStage(self.spec.id, end=True)
+            self.outlet.end(finished=True, error=self.port.error)
+        return None
+
+    def done(self, result: RunResult) -> None:
+        """The driver ran the work: emit what came of it."""
+        self._working = False
+        self.lost_events += len(result.failures)
+        for batch in result.batches:
+            self.outlet.emit(Parcel(batch))
+        for supplier in self._streams_ended:
+            self.outlet.end_stream(supplier)
+        self._streams_ended.clear()
+        if result.stopped:
+            self.outlet.end(finished=True, error=result.failures[-1].error)
+        elif self._ending:
+            self.outlet.end(finished=True, error=self.port.error)
+
+    def leave_when_empty(self) -> None:
+        """Nothing feeds the stage any more and nothing will: end it, but not its channel."""
+        self._leaving = True
+
+    def idle(self) -> Effect | None:
+        """The idle hook's time has come; it is skipped if there was anything to do since."""
+        quiet, self._quiet = self._quiet, True
+        if not quiet or self._working or not self.started or self._inbox or not self.outlet.ready:
+            return None
+        self._working = True
+        return RunStage(self.spec.id, idle=True)
+
+    def capture(self) -> None:
+        """Run nothing more; `pump` asks for the state once the work in hand is done."""
+        self._capturing = True
+
+    def take_buffer(self) -> tuple[tuple[str, Item], ...]:
+        """What arrived but was not filtered: (supplier, item) in order."""
+        taken = tuple(
+            (item.batch.supplier if isinstance(item, Parcel) else item.supplier, item)
+            for _, item in self._inbox
+        )
+        self._inbox.clear()
+        return taken
+
+    def _passes(self, item: Item) -> bool:
+        return self.exact and (isinstance(item, StreamEnded) or item.certain)
+
+    def _work(self) -> RunStage:
+        """The next items that need the filter, up to a bound, as one piece of work."""
+        items: list[Batch | str] = []
+        taken = 0
+        while self._inbox and taken < WORK_BYTES:
+            flow, item = self._inbox[0]
+            if self._passes(item):
+                break
+            self._inbox.popleft()
+            if isinstance(item, Parcel):
+                taken += item.nbytes
+                self.taken_events += item.batch.num_rows
+                self.python_events += item.batch.num_rows
+                items.append(item.batch)
+                self._give_back(flow, item)
+            else:
+                items.append(item.supplier)
+                self._streams_ended.append(item.supplier)
+        self._working = True
+        return RunStage(self.spec.id, tuple(items))
+
+    def _discard(self) -> None:
+        """The filter was stopped: what still arrives goes nowhere, and must not block others."""
+        while self._inbox:
+            flow, item = self._inbox.popleft()
+            if isinstance(item, Parcel):
+                self._give_back(flow, item)
+
+    def _give_back(self, flow: InFlow | None, parcel: Parcel) -> None:
+        if flow is not None:
+            self._consumed(flow, parcel.nbytes)

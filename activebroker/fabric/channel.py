@@ -1,0 +1,108 @@
+"""A channel: suppliers put events in, consumers subscribe, filters derive new channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from activebroker.broker.messages import CloseChannel, Derive, Move, OpenSupplier, Subscribe
+from activebroker.core.errors import ActiveBrokerError
+from activebroker.events import Event, EventType
+from activebroker.fabric.deriving import prepare
+from activebroker.fabric.failures import FailureLog
+from activebroker.fabric.subscription import Subscription
+from activebroker.fabric.supplier import Supplier
+
+if TYPE_CHECKING:
+    from activebroker.fabric.fabric import Fabric
+    from predicate_extract import Extraction
+
+
+class Channel:
+    """Get it from `fabric.channel(name, type)` or `channel.derive(filter)`.
+
+    `extraction` is what the analysis found in a derived channel's filter: its predicate, whether
+    that is exact, and why not.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        name: str,
+        type: EventType,
+        parent: str | None,
+        extraction: Extraction | None = None,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.parent = parent
+        self.extraction = extraction
+        self._fabric = fabric
+
+    @property
+    def errors(self) -> FailureLog:
+        """The events that this channel's filter lost by raising, where this process derived it."""
+        return self._fabric.failures(self.name)
+
+    def supplier(self, name: str | None = None) -> Supplier:
+        """Open a supplier. Raises NameTaken, Closed, and InvalidFilter on a derived channel."""
+        fabric = self._fabric
+        name = name or fabric.new_name()
+        outlet = fabric.request(OpenSupplier(self.name, name, fabric.node))
+        buffer = fabric.publish_to(outlet, self.name, name, self.type)
+        return fabric.remember_supplier(Supplier(fabric, self.name, name, buffer))
+
+    def subscribe(
+        self, callback: Callable[[Event], object] | None = None, *, timeout: float | None = None
+    ) -> Subscription:
+        """Take events: all that are published after this call has returned.
+
+        With a callback, a thread calls it for each event; else iterate over the subscription.
+        `timeout`: see Subscription. Raises Closed.
+        """
+        fabric = self._fabric
+        port = fabric.new_port()
+        events = fabric.open_port(port)
+        try:
+            fabric.request(Subscribe(self.name, fabric.node, port))
+        except ActiveBrokerError:
+            fabric.close_port(port)
+            raise
+        subscription = Subscription(fabric, self.name, port, events, callback, timeout)
+        return fabric.remember_subscription(subscription)
+
+    def derive(self, filter: object, *, at: str = "supplier", name: str | None = None) -> Channel:
+        """Make a channel of the events that a filter forwards.
+
+        `filter` is a FIFOFilter class, `(class, args…)`, an instance, or a function of the content
+        that tells whether to forward. `at` is where it runs: "supplier", "consumer" (this
+        process), a broker's name, or "spark".
+
+        Raises InvalidFilter, FilterNotPicklable, UnknownField, UnknownPlace, NameTaken,
+        PayloadRefused, Closed.
+        """
+        fabric = self._fabric
+        _, extraction, envelope = prepare(filter, self.type, fabric.signing_key)
+        info = fabric.request(Derive(self.name, name, envelope, at, fabric.node))
+        return fabric.channel_of(info, extraction)
+
+    def move(self, to: str, *, timeout: float = 30.0) -> None:
+        """Third-party derivation: move this channel's filter while events flow.
+
+        Returns when the filter runs at the new place. Consumers see every event once and in
+        order. Raises UnknownPlace; MoveFailed, where the filter stays or the switch-over is
+        overdue after `timeout` seconds: the message says which, and who is waited for.
+        """
+        fabric = self._fabric
+        fabric.request(Move(self.name, to, fabric.node, timeout), 2 * timeout)
+
+    def close(self) -> None:
+        """End the channel and all that is derived from it, behind what was published."""
+        self._fabric.close_channel(CloseChannel(self.name))
+
+    def __repr__(self) -> str:
+        origin = f" derived from {self.parent!r}" if self.parent else ""
+        return f"<channel {self.name!r} of {self.type.name}{origin}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))

@@ -1,0 +1,67 @@
+"""From what a user gives to `derive` to a signed payload: analysis, checks, packing."""
+
+from __future__ import annotations
+
+from activebroker.core.errors import UnknownField, suggestion
+from activebroker.events import ANY, EventType
+from activebroker.filters import Envelope, FIFOFilter, FilterSpec, FunctionFilter, pack
+from predicate_extract import Extraction, extract
+
+_HOOKS = ("on_start", "on_end", "on_idle")
+
+
+def analyse(spec: FilterSpec, input_type: EventType) -> Extraction:
+    """Find the predicate of a filter on events of a type.
+
+    Raises UnknownField where the filter reads a field that the type lacks.
+    """
+    schema = None if input_type is ANY else input_type.schema
+    if spec.cls is FunctionFilter:
+        extraction = extract(spec.args[0], schema=schema)
+    elif spec.instance is not None:
+        extraction = extract(spec.instance, schema=schema)
+    else:
+        extraction = extract(spec.cls, *spec.args, schema=schema)
+    if schema is not None:
+        _check_fields(extraction, input_type)
+    return extraction
+
+
+def prepare(
+    filter: object, input_type: EventType, key: bytes
+) -> tuple[FilterSpec, Extraction, Envelope]:
+    """Analyse, check and pack. Raises InvalidFilter, UnknownField, FilterNotPicklable."""
+    spec = FilterSpec.of(filter)
+    extraction = analyse(spec, input_type)
+    envelope = pack(
+        spec,
+        input_type,
+        key=key,
+        predicate=extraction.predicate.to_json(),
+        exact=_needs_no_python(spec, extraction, input_type),
+        stateful=extraction.stateful,
+        source=extraction.source,
+    )
+    return spec, extraction, envelope
+
+
+def _needs_no_python(spec: FilterSpec, extraction: Extraction, input_type: EventType) -> bool:
+    """Whether the predicate alone does all that the filter would.
+
+    Not where a hook has something to say. And not on an untyped channel, where the objects'
+    own methods decide what a comparison means.
+    """
+    hooks = any(getattr(spec.cls, hook) is not getattr(FIFOFilter, hook) for hook in _HOOKS)
+    return extraction.exact and not hooks and input_type is not ANY and spec.output is None
+
+
+def _check_fields(extraction: Extraction, input_type: EventType) -> None:
+    for use in extraction.fields:
+        name = use.path[0]
+        if use.guarded or name in input_type.schema.names or hasattr(input_type.cls, name):
+            continue
+        raise UnknownField(
+            f"Filter {extraction.name} reads the field {name!r} (line {use.line} of "
+            f"{extraction.filename}), which events of type {input_type.name} lack."
+            + suggestion(name, input_type.schema.names)
+        )

@@ -1,0 +1,201 @@
+"""The fabric: the connected brokers and processes that a program uses."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import secrets
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from activebroker.broker.messages import CallBody, CloseChannel, FailuresReported, OpenChannel
+from activebroker.broker.messages import ReportStatus as AskStatus
+from activebroker.core.errors import ActiveBrokerError, Closed, DeadlineExceeded, Unreachable
+from activebroker.events import ANY, EventType, TypeDescription, describe
+from activebroker.fabric.channel import Channel
+from activebroker.fabric.failures import FailureLog
+from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost, leave
+from activebroker.fabric.subscription import Subscription
+from activebroker.fabric.supplier import Supplier
+from activebroker.runtime import EventQueue, PublishBuffer
+from predicate_extract import Extraction
+
+log = logging.getLogger(__name__)
+PATIENCE = 10.0  # seconds that the directory may take to answer
+DRAIN = 10.0  # seconds that closing waits for what was published to arrive
+
+
+class ChannelInfo(msgspec.Struct, frozen=True):
+    """How the directory describes a channel."""
+
+    name: str
+    type: TypeDescription
+    parent: str | None
+
+
+class Fabric:
+    """`Fabric()` is embedded: all of it runs in this process, without sockets or servers.
+
+    `brokers` are names of places where filters can run; in an embedded fabric each is a thread.
+    `connect(address)` joins a fabric that runs elsewhere, `ray_deploy.RayFabric` starts one on a
+    Ray cluster; all three have the same methods. Use it as a context manager, or call `close`.
+    """
+
+    def __init__(self, brokers: Iterable[str] = (), *, host: Host | None = None) -> None:
+        self._host: Host = host or EmbeddedHost(brokers)
+        self._failures: dict[str, FailureLog] = {}
+        self._suppliers: dict[int, Supplier] = {}
+        self._subscriptions: dict[int, Subscription] = {}
+        self._ports = itertools.count(secrets.randbits(60))
+        self._names = itertools.count(1)
+        self._closed = False
+        try:
+            self._runtime = self._host.open(self._on_failures)
+        except BaseException:
+            self._host.close()
+            raise
+        atexit.register(self.close)
+
+    @property
+    def node(self) -> str:
+        """The name of this process in the fabric."""
+        return self._runtime.name
+
+    def channel(self, name: str, type: type | None = None) -> Channel:
+        """Open a channel; it is created with the first type given.
+
+        `type` is a dataclass, or `object` for any picklable content. Without it the channel must
+        exist. Raises UnknownChannel, ChannelTypeConflict, EventTypeError, Closed.
+        """
+        event_type: EventType | None = None
+        if type is object:
+            event_type = ANY
+        elif type is not None:
+            event_type = EventType.of(type)
+            self._runtime.registry.register(event_type)
+        description = None if event_type is None else describe(event_type)
+        return self.channel_of(self.request(OpenChannel(name, description)))
+
+    def status(self) -> dict[str, Any]:
+        """Members, channels, and every node's counters, as plain data."""
+        status: dict[str, Any] = msgspec.to_builtins(self.request(AskStatus()))
+        return status
+
+    def close(self) -> None:
+        """Deliver what was published, then end every thread, socket and process of ours."""
+        if self._closed:
+            return
+        try:
+            for subscription in list(self._subscriptions.values()):
+                self._quietly(subscription.close)
+            for supplier in list(self._suppliers.values()):
+                self._quietly(supplier.close)
+            if not self._runtime.wait_drained(DRAIN):
+                log.warning(
+                    "closed %r after %g s though consumers had not taken everything",
+                    self.node,
+                    DRAIN,
+                )
+            self._quietly(lambda: leave(self._runtime))
+            self._runtime.wait_drained(1.0)
+        finally:
+            self._closed = True
+            self._runtime.stop()
+            self._host.close()
+            atexit.unregister(self.close)
+
+    def __enter__(self) -> Fabric:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- for the other objects of this package ------------------------------------------------
+
+    @property
+    def signing_key(self) -> bytes:
+        return self._host.signing_key
+
+    def request(self, body: CallBody, patience: float = PATIENCE) -> Any:
+        if self._closed:
+            raise Closed("The fabric was closed.")
+        return self._runtime.request(body, patience)
+
+    def channel_of(self, info: Any, extraction: Extraction | None = None) -> Channel:
+        known = msgspec.convert(info, ChannelInfo, from_attributes=True)
+        type_ = self._runtime.registry.resolve(known.type)
+        return Channel(self, known.name, type_, known.parent, extraction)
+
+    def close_channel(self, body: CloseChannel) -> None:
+        for supplier in list(self._suppliers.values()):
+            if supplier.channel == body.name:
+                supplier.flush()
+        self.request(body)
+
+    def publish_to(
+        self, outlet: int, channel: str, supplier: str, type: EventType
+    ) -> PublishBuffer:
+        return self._runtime.publish_to(outlet, channel, supplier, type)
+
+    def open_port(self, port: int) -> EventQueue:
+        return self._runtime.open_port(port)
+
+    def close_port(self, port: int) -> None:
+        self._runtime.close_port(port)
+
+    def new_port(self) -> int:
+        return next(self._ports)
+
+    def new_name(self) -> str:
+        return f"{self.node}-{next(self._names)}"
+
+    def failures(self, channel: str) -> FailureLog:
+        return self._failures.setdefault(channel, FailureLog())
+
+    def remember_supplier(self, supplier: Supplier) -> Supplier:
+        self._suppliers[id(supplier)] = supplier
+        return supplier
+
+    def forget_supplier(self, supplier: Supplier) -> None:
+        self._suppliers.pop(id(supplier), None)
+
+    def remember_subscription(self, subscription: Subscription) -> Subscription:
+        self._subscriptions[id(subscription)] = subscription
+        return subscription
+
+    def forget_subscription(self, subscription: Subscription) -> None:
+        self._subscriptions.pop(id(subscription), None)
+
+    def _on_failures(self, report: FailuresReported) -> None:
+        self.failures(report.channel).add(report.count, report.samples)
+
+    def _quietly(self, action: Any) -> None:
+        """Closing goes on when a peer is gone already; the log says so."""
+        try:
+            action()
+        except (Closed, Unreachable, DeadlineExceeded) as error:
+            log.info("while closing %r: %s", self.node, error)
+        except ActiveBrokerError as error:
+            log.warning("while closing %r: %s", self.node, error)
+
+
+def connect(
+    address: str, key: str | None = None, *, name: str | None = None, listen: bool = True
+) -> Fabric:
+    """Join a running fabric at `tcp://host:port`, the address of any of its brokers.
+
+    `key` is the fabric's key; on this machine the user's own key file serves without one.
+    `name` is this process's name in the fabric. `listen=False` where others cannot dial this
+    process (a device behind a NAT): it then dials them.
+    Raises Unreachable, AccessDenied, NameTaken.
+    """
+    return Fabric(host=JoinedHost(address, key, name=name, listen=listen))

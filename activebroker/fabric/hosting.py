@@ -1,0 +1,189 @@
+"""What a fabric runs on: how this process's node, and brokers, are started."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from activebroker.broker.messages import FailuresReported, Join, Leave
+from activebroker.core.errors import ActiveBrokerError
+from activebroker.fabric.keys import find_key, is_loopback, signing_key
+from activebroker.filters import Envelope, Payload, Runner
+from activebroker.routing import Member
+from activebroker.runtime import MakeRunner, Runtime, python_runner
+from activebroker.transport import Hello, LocalHub, LocalTransport, ZeroMQTransport, probe
+
+OnFailures = Callable[[FailuresReported], None]
+PATIENCE = 10.0  # seconds to reach a fabric
+
+
+class Host(Protocol):
+    """Starts what a fabric needs, and ends what it started."""
+
+    signing_key: bytes
+
+    def open(self, on_failures: OnFailures) -> Runtime:
+        """Start, join, and return this process's node."""
+        ...
+
+    def close(self) -> None:
+        """End everything that `open` started, but for the node it returned."""
+        ...
+
+
+class EmbeddedHost:
+    """Everything in this process: no sockets, no server. The node keeps the directory."""
+
+    def __init__(self, brokers: Iterable[str]) -> None:
+        self.signing_key = secrets.token_bytes(32)
+        self._names = tuple(brokers)
+        self._brokers: list[Runtime] = []
+
+    def open(self, on_failures: OnFailures) -> Runtime:
+        hub = LocalHub()
+        name = "local"
+        runtime = self._start(hub, name, None, is_broker=False, on_failures=on_failures)
+        for broker in self._names:
+            started = self._start(hub, broker, name, is_broker=True)
+            self._brokers.append(started)
+            join(started, broker, f"local://{broker}", is_broker=True)
+        return runtime
+
+    def close(self) -> None:
+        for broker in self._brokers:
+            broker.stop()
+
+    def _start(
+        self,
+        hub: LocalHub,
+        name: str,
+        directory: str | None,
+        *,
+        is_broker: bool,
+        on_failures: OnFailures = lambda report: None,
+    ) -> Runtime:
+        return Runtime(
+            Member(name, f"local://{name}", is_broker, 1),
+            LocalTransport(name, hub),
+            directory=directory,
+            key=self.signing_key,
+            engines=engines(),
+            on_failures=on_failures,
+        )
+
+
+class JoinedHost:
+    """A node in a fabric that runs elsewhere, reached at the address of any of its brokers.
+
+    `listen` False: this process cannot be dialled (it sits behind a NAT); it dials all others.
+    """
+
+    def __init__(
+        self, address: str, key: str | None, *, name: str | None = None, listen: bool = True
+    ) -> None:
+        self.address = address
+        self.key = find_key(key, address=address)
+        self.signing_key = signing_key(self.key)
+        self._name = name or f"client-{secrets.token_hex(4)}"
+        self._listen = listen
+
+    def open(self, on_failures: OnFailures) -> Runtime:
+        hello = probe(self.address, self.key, PATIENCE)
+        listen = f"tcp://{_local_host(self.address)}:*" if self._listen else None
+        return join_fabric(
+            self._name, self.key, hello, listen, is_broker=False, on_failures=on_failures
+        )
+
+    def close(self) -> None:
+        pass
+
+
+def serve(name: str, listen: str, key: str, *, join_address: str | None = None) -> Runtime:
+    """Start a broker that listens at `listen`; its address is `runtime.transport.address`.
+
+    The first broker of a fabric keeps its directory; others join it by `join_address`.
+    Raises Unreachable, AccessDenied, NameTaken.
+    """
+    if join_address is not None:
+        hello = probe(join_address, key, PATIENCE)
+        return join_fabric(name, key, hello, listen, is_broker=True)
+    transport = ZeroMQTransport(name, key, listen)
+    assert transport.address is not None
+    transport.hello = Hello(name, name, transport.address)
+    return Runtime(
+        Member(name, transport.address, True, _incarnation()),
+        transport,
+        directory=None,
+        key=signing_key(key),
+        engines=engines(),
+    )
+
+
+def join_fabric(
+    name: str,
+    key: str,
+    hello: Hello,
+    listen: str | None,
+    *,
+    is_broker: bool,
+    on_failures: OnFailures = lambda report: None,
+) -> Runtime:
+    """Start a node and join the fabric that `hello` describes."""
+    own = Hello(name, hello.directory, hello.directory_address)
+    transport = ZeroMQTransport(name, key, listen, own)
+    incarnation = _incarnation()
+    runtime = Runtime(
+        Member(name, transport.address, is_broker, incarnation),
+        transport,
+        directory=hello.directory,
+        directory_address=hello.directory_address,
+        key=signing_key(key),
+        engines=engines(),
+        on_failures=on_failures,
+    )
+    try:
+        join(runtime, name, transport.address, is_broker=is_broker, incarnation=incarnation)
+    except ActiveBrokerError:
+        runtime.stop()
+        raise
+    return runtime
+
+
+def join(
+    runtime: Runtime, name: str, address: str | None, *, is_broker: bool, incarnation: int = 1
+) -> None:
+    runtime.request(Join(Member(name, address, is_broker, incarnation)), PATIENCE)
+
+
+def leave(runtime: Runtime) -> None:
+    """Tell the directory; what this node had ends in good order."""
+    runtime.request(Leave(runtime.name), PATIENCE)
+
+
+def engines() -> dict[str, MakeRunner]:
+    """What a node can run filters on."""
+    return {"python": python_runner, "spark": _spark_runner}
+
+
+def _spark_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
+    from activebroker.spark import SparkRunner  # only where it is used: it needs an extra
+
+    return SparkRunner(payload, envelope, channel=channel)
+
+
+def _local_host(address: str) -> str:
+    """The address of this machine from which `address` is reached."""
+    if is_loopback(address):
+        return "127.0.0.1"
+    parts = urlsplit(address)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe_socket:
+        probe_socket.connect((parts.hostname or "", parts.port or 0))
+        host: Any = probe_socket.getsockname()[0]
+        return str(host)
+
+
+def _incarnation() -> int:
+    return secrets.randbits(48) | 1

@@ -1,0 +1,84 @@
+"""A supplier: puts events into a channel."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from activebroker.broker.messages import CloseSupplier, Offload
+from activebroker.core.errors import DeadlineExceeded
+from activebroker.runtime import PublishBuffer
+
+if TYPE_CHECKING:
+    from activebroker.fabric.fabric import Fabric
+
+PATIENCE = 60.0  # seconds that a publisher waits for slow consumers
+
+
+class Supplier:
+    """Get it from `channel.supplier(name)`. Its events arrive in order, each exactly once."""
+
+    def __init__(self, fabric: Fabric, channel: str, name: str, buffer: PublishBuffer) -> None:
+        self.name = name
+        self.channel = channel
+        self._fabric = fabric
+        self._buffer = buffer
+        self._closed = False
+
+    @property
+    def published(self) -> int:
+        """How many events were published."""
+        return self._buffer.published
+
+    def publish(self, content: Any, timeout: float = PATIENCE) -> None:
+        """Publish one event.
+
+        Waits while consumers do not keep up. Raises EventRefused where the content does not fit
+        the channel's type, DeadlineExceeded after `timeout` seconds without room, Closed.
+        """
+        self._buffer.put(content, timeout)
+
+    def publish_batch(self, rows: Any, timeout: float = PATIENCE) -> int:
+        """Publish many events, all or none; return how many.
+
+        `rows` is a pyarrow RecordBatch or Table, a pandas DataFrame, or a list of contents.
+        Raises as `publish` does.
+        """
+        return self._buffer.put_table(rows, timeout)
+
+    def offload(self, to: str, timeout: float = 30.0) -> None:
+        """Hand the fan-out to a broker: from now on it gets each event once and serves all
+        consumers; none of them notices. Raises UnknownPlace, MoveFailed."""
+        self._fabric.request(Offload(self.channel, self.name, to, timeout), timeout)
+
+    def flush(self) -> None:
+        """Wait until what was published is on its way. Raises DeadlineExceeded."""
+        if not self._buffer.wait_empty(PATIENCE):
+            raise DeadlineExceeded(
+                f"Consumers of channel {self.channel!r} have not taken what {self.name!r} "
+                f"published within {PATIENCE:g} s."
+            )
+
+    def close(self) -> None:
+        """End this supplier's stream behind what it has published."""
+        if self._closed:
+            return
+        self._closed = True
+        self._buffer.close(f"Supplier {self.name!r} was closed.")
+        self.flush()
+        self._fabric.forget_supplier(self)
+        self._fabric.request(CloseSupplier(self.channel, self.name))
+
+    def __enter__(self) -> Supplier:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<supplier {self.name!r} of channel {self.channel!r}>"

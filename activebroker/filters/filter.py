@@ -1,0 +1,87 @@
+"""What a consumer writes: a filter class.
+
+`FIFOFilter` keeps the API of ECho/JECho's event modulators: a subclass overrides
+`enqueue(self, event)` and forwards with `super().enqueue(event)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import cloudpickle
+
+from activebroker.events import Event
+
+
+class FIFOFilter:
+    """Forwards events in the order in which they come; the base class of every filter.
+
+    Class attributes, all optional:
+
+    `output`
+        The dataclass of the forwarded events where it differs from the incoming type.
+    `on_error`
+        `"skip"`: an event that makes the filter raise is reported and the stream goes on.
+        `"stop"`: the derived channel ends with `FilterStopped`.
+    `shared`
+        False: every supplier's stream has its own instance, so that a derivation means the same
+        wherever it runs. True: one instance sees the streams of all suppliers, interleaved as
+        they arrive; such a filter cannot run at `"supplier"`.
+    `idle_after`
+        `on_idle` is called when this many seconds (at most twice as many) have passed without
+        an event; None: never.
+    """
+
+    output: ClassVar[type | None] = None
+    on_error: ClassVar[Literal["skip", "stop"]] = "skip"
+    shared: ClassVar[bool] = False
+    idle_after: ClassVar[float | None] = None
+
+    _forwarded: list[Event]
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> FIFOFilter:
+        # Not in __init__: a subclass need not call super().__init__().
+        self = super().__new__(cls)
+        self._forwarded = []
+        return self
+
+    def enqueue(self, event: Event) -> None:
+        """Forward `event` to the derived channel."""
+        self._forwarded.append(event)
+
+    # The static analysis knows the forwarding method by this mark.
+    enqueue.__forwards__ = True  # type: ignore[attr-defined]
+
+    def on_start(self) -> None:
+        """Run before the first event of a stream; may not forward (there is no event yet)."""
+
+    def on_end(self) -> None:
+        """Run after the last event of a stream; may forward what is still held back."""
+
+    def on_idle(self) -> None:
+        """Run when no event came for `idle_after` seconds; may forward."""
+
+    def snapshot(self) -> bytes:
+        """Return the state, to be given to `restore` of a new instance at another place."""
+        state = {name: value for name, value in vars(self).items() if name != "_forwarded"}
+        return cloudpickle.dumps(state, protocol=5)  # type: ignore[no-any-return]
+
+    def restore(self, state: bytes) -> None:
+        """Take over the state that `snapshot` returned at the old place."""
+        vars(self).update(cloudpickle.loads(state))
+
+    def _take(self) -> list[Event]:
+        forwarded, self._forwarded = self._forwarded, []
+        return forwarded
+
+
+class FunctionFilter(FIFOFilter):
+    """The shorthand: forwards the events for whose content a plain function is true."""
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self.function = function
+
+    def enqueue(self, event: Event) -> None:
+        if self.function(event.content):
+            super().enqueue(event)

@@ -1,0 +1,237 @@
+"""A filter as it travels: a signed envelope around a cloudpickle.
+
+The envelope can be read, shown and checked without running any code. `unpack` refuses a bad
+signature, another protocol or another Python version *before* anything is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import cloudpickle
+import msgspec
+
+from activebroker.core.errors import FilterNotPicklable, InvalidFilter, PayloadRefused
+from activebroker.events import ANY, EventType, TypeDescription, describe
+from activebroker.filters.filter import FIFOFilter, FunctionFilter
+
+PAYLOAD_VERSION = 1
+PYTHON_VERSION = (sys.version_info.major, sys.version_info.minor)
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker needs to know of a filter; `body` is the only part that is code."""
+
+    version: int = PAYLOAD_VERSION
+    python: tuple[int, int] = PYTHON_VERSION
+    name: str
+    source: str | None
+    code_hash: str
+    predicate: str  # JSON of a predicate_extract predicate
+    exact: bool
+    stateful: bool
+    shared: bool
+    on_error: Literal["skip", "stop"]
+    idle_after: float | None
+    output: TypeDescription
+    body: bytes
+    signature: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """An unpacked envelope: how to make instances, and the event types on both sides."""
+
+    make: Callable[[], FIFOFilter]
+    input: EventType
+    output: EventType
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSpec:
+    """What a user gave to `derive`, brought to one form: a class and its arguments, or an
+    instance of which each stream gets its own copy."""
+
+    cls: type[FIFOFilter]
+    args: tuple[Any, ...] = ()
+    instance: FIFOFilter | None = None
+
+    @classmethod
+    def of(cls, given: object) -> FilterSpec:
+        """Accept a filter class, `(class, args…)`, an instance, or a plain function.
+
+        Raises InvalidFilter where it is none of these.
+        """
+        if isinstance(given, FIFOFilter):
+            return cls(type(given), instance=given)
+        head, args = (
+            (given[0], tuple(given[1:])) if isinstance(given, tuple) and given else (given, ())
+        )
+        if isinstance(head, type):
+            if not issubclass(head, FIFOFilter):
+                hint = "derive it from activebroker.FIFOFilter"
+                if not callable(getattr(head, "enqueue", None)):
+                    hint += " and give it a method enqueue(self, event)"
+                raise InvalidFilter(f"{head.__qualname__} is not a filter class: {hint}.")
+            if head.enqueue is FIFOFilter.enqueue:
+                raise InvalidFilter(
+                    f"{head.__qualname__} has no enqueue of its own: define enqueue(self, event) "
+                    "and forward with super().enqueue(event)."
+                )
+            return cls(head, args)
+        if callable(head) and not args:
+            return cls(FunctionFilter, (head,))
+        raise InvalidFilter(
+            "Expected a FIFOFilter class, (class, args…), an instance of one, or a function of the "
+            f"content; got {given!r}."
+        )
+
+    @property
+    def name(self) -> str:
+        """The name to show: the class's, or the function's for the shorthand."""
+        if self.cls is FunctionFilter:
+            return getattr(self.args[0], "__name__", repr(self.args[0]))
+        return self.cls.__qualname__
+
+    @property
+    def output(self) -> type | None:
+        return self.cls.output
+
+
+def pack(
+    spec: FilterSpec,
+    input_type: EventType,
+    *,
+    key: bytes,
+    predicate: str,
+    exact: bool,
+    stateful: bool,
+    source: str | None,
+) -> Envelope:
+    """Serialise a filter and sign it with `key`.
+
+    Raises FilterNotPicklable, with the reason, where the class holds something that cannot leave
+    this process (a lock, a socket, an open file).
+    """
+    output = EventType.of(spec.output) if spec.output is not None else input_type
+    content = (spec.cls, spec.args, spec.instance, input_type.cls, output.cls)
+    try:
+        with _user_modules_by_value(spec, input_type.cls, output.cls):
+            body = cloudpickle.dumps(content, protocol=5)
+    except Exception as error:
+        raise FilterNotPicklable(
+            f"Filter {spec.name} cannot be shipped: {error}. Create such objects in on_start, "
+            "which runs where the filter runs."
+        ) from error
+    unsigned = Envelope(
+        name=spec.name,
+        source=source,
+        code_hash=hashlib.sha256(body).hexdigest(),
+        predicate=predicate,
+        exact=exact,
+        stateful=stateful,
+        shared=spec.cls.shared,
+        on_error=spec.cls.on_error,
+        idle_after=spec.cls.idle_after,
+        output=describe(output),
+        body=body,
+    )
+    return msgspec.structs.replace(unsigned, signature=_sign(unsigned, key))
+
+
+def verify(envelope: Envelope, key: bytes) -> None:
+    """Raise PayloadRefused unless the envelope is whole, of our versions and signed with `key`."""
+    if not hmac.compare_digest(envelope.signature, _sign(envelope, key)):
+        raise PayloadRefused(
+            f"Filter {envelope.name}: the signature is not of this fabric's key. Connect with the "
+            "fabric's key and derive again."
+        )
+    if envelope.version != PAYLOAD_VERSION:
+        raise PayloadRefused(
+            f"Filter {envelope.name} has payload version {envelope.version}; this broker reads "
+            f"{PAYLOAD_VERSION}. Use the same activebroker release on both sides."
+        )
+    if tuple(envelope.python) != PYTHON_VERSION:
+        raise PayloadRefused(
+            f"Filter {envelope.name} was packed by Python {_dotted(envelope.python)}; this broker "
+            f"runs {_dotted(PYTHON_VERSION)}. Use the same minor version on both sides."
+        )
+    if hashlib.sha256(envelope.body).hexdigest() != envelope.code_hash:
+        raise PayloadRefused(f"Filter {envelope.name}: the code hash does not fit the code.")
+
+
+def unpack(envelope: Envelope, key: bytes) -> Payload:
+    """Verify, then unpickle. Raises PayloadRefused in both steps."""
+    verify(envelope, key)
+    try:
+        cls, args, instance, input_cls, output_cls = cloudpickle.loads(envelope.body)
+    except Exception as error:
+        raise PayloadRefused(
+            f"Filter {envelope.name} cannot be loaded here: {type(error).__name__}: {error}. "
+            "Install what it imports on the broker."
+        ) from error
+    if instance is None:
+        make: Callable[[], FIFOFilter] = lambda: cls(*args)  # noqa: E731
+    else:
+        frozen = cloudpickle.dumps(instance, protocol=5)
+        make = lambda: cloudpickle.loads(frozen)  # noqa: E731
+    return Payload(make, _event_type(input_cls), _event_type(output_cls))
+
+
+def _event_type(cls: type) -> EventType:
+    return ANY if cls is object else EventType.of(cls)
+
+
+def _sign(envelope: Envelope, key: bytes) -> bytes:
+    unsigned = msgspec.structs.replace(envelope, signature=b"")
+    return hmac.digest(key, msgspec.msgpack.encode(unsigned), "sha256")
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+@contextmanager
+def _user_modules_by_value(spec: FilterSpec, *types: type) -> Iterator[None]:
+    """Pickle by value what lives in the user's own files.
+
+    A broker has the installed packages, but not the script or test in which a class was written.
+    """
+    classes = [*spec.cls.__mro__, *(base for cls in types for base in cls.__mro__)]
+    names = {cls.__module__ for cls in classes}
+    if spec.cls is FunctionFilter:
+        names.add(getattr(spec.args[0], "__module__", None) or "__main__")
+    modules = [sys.modules[name] for name in sorted(names) if _is_users(sys.modules.get(name))]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+_INSTALLED = tuple(
+    Path(sysconfig.get_path(name)).resolve()
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+def _is_users(module: ModuleType | None) -> bool:
+    if module is None or module.__name__ == "__main__":
+        return False  # cloudpickle ships __main__ by value by itself
+    if module.__name__.partition(".")[0] in {"activebroker", "ray_deploy", "derivation"}:
+        return False
+    if getattr(module, "__spec__", None) is None or not getattr(module, "__file__", None):
+        return False
+    path = Path(str(module.__file__)).resolve()
+    return not any(path.is_relative_to(base) for base in _INSTALLED)

@@ -1,0 +1,217 @@
+"""Runs a filter over batches: the only place where user code meets events."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from activebroker.core.errors import EventRefused, InvalidFilter
+from activebroker.events import Batch, Event, EventType, build_batch
+from activebroker.filters.filter import FIFOFilter
+from activebroker.filters.payload import Payload
+
+SHARED = ""  # the stream key of a filter whose one instance sees all suppliers
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One event that a filter lost by raising; what `channel.errors` holds.
+
+    `seq` is -1 where a hook (`on_start`, `on_end`, `on_idle`) raised.
+    """
+
+    channel: str
+    filter: str
+    supplier: str
+    seq: int
+    error: str
+    traceback: str
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What came of a run: batches to forward in order, events lost, and whether to stop."""
+
+    batches: list[Batch] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    stopped: bool = False
+
+
+class Runner(Protocol):
+    """What runs a stage's filter; never called by two threads at once."""
+
+    def run(self, items: Sequence[Batch | str]) -> RunResult: ...
+    def idle(self) -> RunResult: ...
+    def end_all(self) -> RunResult: ...
+    def snapshot(self) -> dict[str, bytes]: ...
+    def restore(self, states: dict[str, bytes]) -> None: ...
+    def close(self) -> None: ...
+
+
+class FilterRunner:
+    """The instances of one derivation at one place, one a supplier (one in all if shared)."""
+
+    def __init__(
+        self, payload: Payload, *, channel: str, name: str, shared: bool, stop_on_error: bool
+    ) -> None:
+        self._payload = payload
+        self._channel = channel
+        self._name = name
+        self._shared = shared
+        self._stop_on_error = stop_on_error
+        # A mutable content may have been changed in place: then identity proves nothing.
+        self._immutable = _is_frozen(payload.input.cls)
+        self._instances: dict[str, FIFOFilter] = {}
+
+    def run(self, items: Sequence[Batch | str]) -> RunResult:
+        """Take items in order: a batch, or the name of a supplier whose stream has ended."""
+        result = RunResult()
+        for item in items:
+            if result.stopped:
+                break
+            if isinstance(item, str):
+                self._end(item, result)
+            else:
+                self._run(item, result)
+        return result
+
+    def _run(self, batch: Batch, result: RunResult) -> None:
+        instance = self._instance(batch.supplier, result)
+        if instance is None:
+            return
+        events = batch.events()
+        enqueue, forwarded = instance.enqueue, instance._forwarded
+        kept = len(forwarded)
+        for event in events:
+            try:
+                enqueue(event)
+            except BaseException as error:  # noqa: BLE001 - even SystemExit must not end a broker
+                # The event is lost whole: what it forwarded before it raised goes with it.
+                del forwarded[kept:]
+                self._fail(result, error, batch.supplier, event.seq)
+                if result.stopped:
+                    break
+            kept = len(forwarded)
+        self._collect(instance, batch, events, result)
+
+    def end_all(self) -> RunResult:
+        """All streams have ended: run `on_end` and drop the instances."""
+        result = RunResult()
+        for supplier in list(self._instances):
+            self._end(supplier, result)
+        return result
+
+    def close(self) -> None:
+        """Drop everything at once."""
+        self._instances.clear()
+
+    def _end(self, supplier: str, result: RunResult) -> None:
+        if (instance := self._instances.pop(supplier, None)) is not None:
+            self._hook(instance, instance.on_end, supplier, result)
+
+    def idle(self) -> RunResult:
+        """Run `on_idle` of every instance."""
+        result = RunResult()
+        for supplier, instance in self._instances.items():
+            self._hook(instance, instance.on_idle, supplier, result)
+        return result
+
+    def snapshot(self) -> dict[str, bytes]:
+        """The state of every instance, by supplier."""
+        return {key: instance.snapshot() for key, instance in self._instances.items()}
+
+    def restore(self, states: dict[str, bytes]) -> None:
+        """Make an instance for every state; `on_start` ran at the old place and is not run."""
+        for key, state in states.items():
+            instance = self._payload.make()
+            instance.restore(state)
+            self._instances[key] = instance
+
+    def _instance(self, supplier: str, result: RunResult) -> FIFOFilter | None:
+        key = SHARED if self._shared else supplier
+        if (instance := self._instances.get(key)) is None:
+            try:
+                instance = self._payload.make()
+            except BaseException as error:  # noqa: BLE001 - user code
+                self._fail(result, error, supplier, -1)
+                return None
+            self._instances[key] = instance
+            self._hook(instance, instance.on_start, supplier, result)
+        return instance
+
+    def _hook(
+        self, instance: FIFOFilter, hook: Callable[[], None], supplier: str, result: RunResult
+    ) -> None:
+        try:
+            hook()
+        except BaseException as error:  # noqa: BLE001 - user code
+            self._fail(result, error, supplier, -1)
+        self._append(instance._take(), result)
+
+    def _collect(
+        self, instance: FIFOFilter, batch: Batch, events: list[Event], result: RunResult
+    ) -> None:
+        forwarded = instance._take()
+        mask = _subsequence(events, forwarded) if self._immutable else None
+        if mask is None:
+            self._append(forwarded, result)
+        elif forwarded:
+            result.batches.append(batch if mask.all() else batch.filter(mask))
+
+    def _append(self, forwarded: list[Event], result: RunResult) -> None:
+        """Encode forwarded events, a batch for each run of one supplier and concrete type."""
+        output = self._payload.output
+        typed: list[tuple[Event, EventType]] = []
+        for event in forwarded:
+            try:
+                if not isinstance(event, Event):
+                    raise InvalidFilter(
+                        f"A filter forwards events; got {type(event).__name__}. "
+                        "Use super().enqueue(event.replace(content))."
+                    )
+                content = output.check(event.content, self._channel)
+                type_ = output.concrete(content)
+                typed.append((event if content is event.content else event.replace(content), type_))
+            except (InvalidFilter, EventRefused) as error:
+                self._fail(result, error, getattr(event, "supplier", ""), getattr(event, "seq", -1))
+        for (_, type_), run in groupby(typed, key=lambda pair: (pair[0].supplier, pair[1])):
+            result.batches.append(build_batch(type_, [event for event, _ in run]))
+
+    def _fail(self, result: RunResult, error: BaseException, supplier: str, seq: int) -> None:
+        result.failures.append(
+            Failure(
+                channel=self._channel,
+                filter=self._name,
+                supplier=supplier,
+                seq=seq,
+                error=f"{type(error).__name__}: {error}",
+                traceback="".join(traceback.format_exception(error)),
+            )
+        )
+        result.stopped = result.stopped or self._stop_on_error
+
+
+def _is_frozen(cls: type) -> bool:
+    parameters = getattr(cls, "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)
+
+
+def _subsequence(events: list[Event], forwarded: list[Event]) -> np.ndarray | None:
+    """A mask of the events that were forwarded unchanged, or None where others were."""
+    if len(forwarded) > len(events):
+        return None
+    mask = np.zeros(len(events), dtype=bool)
+    position = iter(enumerate(events))
+    for event in forwarded:
+        for index, candidate in position:
+            if candidate is event:
+                mask[index] = True
+                break
+        else:
+            return None
+    return mask

@@ -1,0 +1,179 @@
+"""Channels, the outlets that produce them, the ports that want them, and the flows between.
+
+A root channel has an outlet for each supplier (or for the relay that a supplier has handed its
+fan-out to); a derived channel has one for each stage that runs its filter. Every port of a
+channel is fed by a flow from every outlet of it that is meant for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from activebroker.events import TypeDescription
+from activebroker.filters import Envelope
+from activebroker.routing.specs import FlowSpec, StageSpec
+
+SUPPLIER, CONSUMER, SPARK = "supplier", "consumer", "spark"
+FIXED_PLACES = (SUPPLIER, CONSUMER, SPARK)
+
+
+@dataclass(slots=True)
+class Outlet:
+    """Produces a channel's events at `node`. `supplier` is None at a stage."""
+
+    id: int
+    node: str
+    supplier: str | None = None
+
+
+@dataclass(slots=True)
+class Port:
+    """Wants a channel's events at `node`; a stage's port only those of co-located outlets if
+    `local` (a filter at the supplier)."""
+
+    id: int
+    node: str
+    predicate: str | None = None
+    local: bool = False
+
+
+@dataclass(slots=True)
+class Stage:
+    """A filter at a node; its port is on the parent channel, its outlet on its own channel."""
+
+    id: int
+    node: str
+    engine: str = "python"
+
+
+@dataclass(slots=True)
+class Flow:
+    id: int
+    channel: str
+    outlet: Outlet
+    port: Port
+
+    def spec(self, after: tuple[int, ...] = ()) -> FlowSpec:
+        return FlowSpec(
+            self.id,
+            self.outlet.id,
+            self.outlet.node,
+            self.port.id,
+            self.port.node,
+            self.port.predicate,
+            after,
+        )
+
+
+@dataclass(slots=True)
+class Channel:
+    """`parent`, `envelope`, `at`, `owner` and `stages` are those of a derived channel.
+
+    `relayed` maps a supplier to its own outlet while a relay serves its consumers.
+    """
+
+    name: str
+    type: TypeDescription
+    parent: str | None = None
+    envelope: Envelope | None = None
+    at: str = ""
+    owner: str = ""
+    closed: bool = False
+    outlets: dict[int, Outlet] = field(default_factory=dict)
+    ports: dict[int, Port] = field(default_factory=dict)
+    stages: dict[int, Stage] = field(default_factory=dict)
+    relayed: dict[str, Outlet] = field(default_factory=dict)
+
+    def stage_spec(self, stage: Stage) -> StageSpec:
+        return StageSpec(stage.id, self.name, stage.engine, self.envelope, self.owner)
+
+    def sources(self) -> list[Outlet]:
+        """The outlets where the events come from, behind any relay."""
+        return [
+            self.relayed.get(each.supplier, each) if each.supplier is not None else each
+            for each in self.outlets.values()
+        ]
+
+    @property
+    def predicate(self) -> str | None:
+        return None if self.envelope is None else self.envelope.predicate
+
+
+class Graph:
+    """The whole picture. Ids are given here, for outlets, ports, stages and flows alike."""
+
+    def __init__(self) -> None:
+        self.channels: dict[str, Channel] = {}
+        self.flows: dict[int, Flow] = {}
+        self._last_id = 0
+
+    def new_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def children(self, channel: str) -> Iterator[Channel]:
+        """The channels derived from `channel`."""
+        return (each for each in list(self.channels.values()) if each.parent == channel)
+
+    def subtree(self, channel: str) -> Iterator[Channel]:
+        """`channel` and all that is derived from it, parents first."""
+        yield self.channels[channel]
+        for child in self.children(channel):
+            yield from self.subtree(child.name)
+
+    def place(self, channel: Channel, node: str, engine: str = "python") -> Stage:
+        """Put a stage of a derived channel on a node: a port on its parent, an outlet here."""
+        stage = Stage(self.new_id(), node, engine)
+        channel.stages[stage.id] = stage
+        channel.outlets[stage.id] = Outlet(stage.id, node)
+        port = Port(stage.id, node, channel.predicate, local=channel.at == SUPPLIER)
+        assert channel.parent is not None
+        self.channels[channel.parent].ports[stage.id] = port
+        return stage
+
+    def displace(self, channel: Channel, stage_id: int) -> None:
+        """Take a stage out again, with all flows into and out of it."""
+        assert channel.parent is not None
+        channel.stages.pop(stage_id, None)
+        self.remove_outlet(channel, stage_id)
+        self.remove_port(self.channels[channel.parent], stage_id)
+
+    def connect(self, channel: Channel, outlet: Outlet, port: Port) -> Flow:
+        flow = Flow(self.new_id(), channel.name, outlet, port)
+        self.flows[flow.id] = flow
+        return flow
+
+    def missing(self, channel: Channel) -> Iterator[tuple[Outlet, Port]]:
+        """Pairs that should be connected and are not."""
+        # By supplier, not by outlet: consumers beside a supplier keep its own outlet when the
+        # others are served by its relay.
+        linked = {(_stream(flow.outlet), flow.port.id) for flow in self.flows.values()}
+        for port in channel.ports.values():
+            for outlet in channel.sources() if port.local else channel.outlets.values():
+                here = outlet.node == port.node
+                if (_stream(outlet), port.id) not in linked and (here or not port.local):
+                    yield outlet, port
+
+    def into(self, port_id: int) -> list[Flow]:
+        return [flow for flow in self.flows.values() if flow.port.id == port_id]
+
+    def out_of(self, outlet_id: int) -> list[Flow]:
+        return [flow for flow in self.flows.values() if flow.outlet.id == outlet_id]
+
+    def remove_outlet(self, channel: Channel, outlet_id: int) -> list[Flow]:
+        channel.outlets.pop(outlet_id, None)
+        return self._drop(self.out_of(outlet_id))
+
+    def remove_port(self, channel: Channel, port_id: int) -> list[Flow]:
+        channel.ports.pop(port_id, None)
+        return self._drop(self.into(port_id))
+
+    def _drop(self, flows: list[Flow]) -> list[Flow]:
+        for flow in flows:
+            del self.flows[flow.id]
+        return flows
+
+
+def _stream(outlet: Outlet) -> int | str:
+    return outlet.id if outlet.supplier is None else outlet.supplier

@@ -1,0 +1,165 @@
+"""The supplier's end: events wait here until the node takes them as a batch.
+
+The node takes what there is as soon as it can, so a lone event leaves at once and a flood makes
+large batches. When consumers are slow the node does not take, the buffer fills, and `put` waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from activebroker.core.errors import Closed, DeadlineExceeded
+from activebroker.events import Batch, EventType, encode, from_table
+
+BATCH_ROWS = 8192  # rows of single events that become one batch at the most
+BATCH_BYTES = 1 << 20  # about the size of the pieces that a large table is cut into
+ROOM_ROWS = 2 * BATCH_ROWS  # rows that may wait before `put` has to
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Single events of one type, in order."""
+
+    type: EventType
+    first_seq: int
+    contents: list[Any] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+
+
+class PublishBuffer:
+    """Events of one supplier.
+
+    `filled` is called when there is something to take; not again until `take` has found nothing.
+    """
+
+    def __init__(
+        self, channel: str, supplier: str, type: EventType, filled: Callable[[], None]
+    ) -> None:
+        self.channel = channel
+        self.supplier = supplier
+        self._type = type
+        self._fits = type.fits
+        self._filled = filled
+        self._told = False
+        self._room = threading.Condition()
+        self._parts: deque[_Rows | Batch] = deque()
+        self._rows = 0
+        self._next_seq = 0
+        self._closed: str | None = None
+
+    @property
+    def published(self) -> int:
+        """Events published so far; the sequence number of the next."""
+        return self._next_seq
+
+    def put(self, content: Any, patience: float) -> None:
+        """Add one event.
+
+        Raises EventRefused, Closed, or DeadlineExceeded when there was no room for `patience`
+        seconds.
+        """
+        if not self._fits(content):
+            content = self._type.check(content, self.channel)
+        type_ = self._type.concrete(content)
+        now = time.time_ns()
+        with self._room:
+            if self._closed is not None or self._rows >= ROOM_ROWS:
+                self._wait_for_room(patience)
+            parts = self._parts
+            last = parts[-1] if parts else None
+            if (
+                not isinstance(last, _Rows)
+                or last.type is not type_
+                or len(last.contents) >= BATCH_ROWS
+            ):
+                last = _Rows(type_, self._next_seq)
+                parts.append(last)
+            last.contents.append(content)
+            last.times.append(now)
+            self._next_seq += 1
+            self._rows += 1
+            if not self._told:
+                self._told = True
+                self._filled()
+
+    def put_table(self, rows: Any, patience: float) -> int:
+        """Add many events: an Arrow batch or table, a pandas frame, or a list of contents.
+
+        Returns how many. Either all are accepted or, with EventRefused, none.
+        """
+        whole = from_table(
+            self._type, rows, self.channel, self.supplier, self._next_seq, time.time_ns()
+        )
+        if whole.num_rows == 0:
+            return 0
+        step = max(1, BATCH_BYTES * whole.num_rows // max(whole.nbytes, 1))
+        with self._room:
+            # Numbered again under the lock: another thread may have published meanwhile.
+            if (shift := self._next_seq - int(whole.seqs[0])) != 0:
+                whole = _renumbered(whole, shift)
+            for start in range(0, whole.num_rows, step):
+                if self._closed is not None or self._rows >= ROOM_ROWS:
+                    self._wait_for_room(patience)
+                piece = whole.slice(start, min(step, whole.num_rows - start))
+                self._parts.append(piece)
+                self._rows += piece.num_rows
+                self._next_seq += piece.num_rows
+                if not self._told:
+                    self._told = True
+                    self._filled()
+        return whole.num_rows
+
+    def take(self) -> Batch | None:
+        """The next batch, for the node's thread; None if there is none."""
+        with self._room:
+            if not self._parts:
+                self._told = False
+                return None
+            part = self._parts.popleft()
+            self._rows -= part.num_rows if isinstance(part, Batch) else len(part.contents)
+            self._room.notify_all()
+        if isinstance(part, Batch):
+            return part
+        return encode(part.type, part.contents, self.supplier, part.first_seq, part.times)
+
+    def close(self, reason: str) -> None:
+        """Accept no more; what is here can still be taken."""
+        with self._room:
+            self._closed = self._closed or reason
+            self._room.notify_all()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the node has taken everything."""
+        return not self._parts
+
+    def wait_empty(self, patience: float) -> bool:
+        """Wait until the node has taken everything; False if it has not in time."""
+        with self._room:
+            return self._room.wait_for(lambda: not self._parts, patience)
+
+    def _wait_for_room(self, patience: float) -> None:
+        there_is = self._room.wait_for(
+            lambda: self._closed is not None or self._rows < ROOM_ROWS, patience
+        )
+        if self._closed is not None:
+            raise Closed(self._closed)
+        if not there_is:
+            raise DeadlineExceeded(
+                f"Supplier {self.supplier!r} of channel {self.channel!r} could not publish for "
+                f"{patience:g} s: a consumer or filter does not keep up. `activebroker status` "
+                "shows which flow waits."
+            )
+
+
+def _renumbered(batch: Batch, shift: int) -> Batch:
+    seqs = pa.array(batch.seqs + shift)
+    columns = batch.columns.set_column(0, batch.columns.schema.field(0), seqs)
+    return Batch(batch.supplier, batch.type, columns)

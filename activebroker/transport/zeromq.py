@@ -1,0 +1,270 @@
+"""Frames between processes: one ROUTER to be dialled, one DEALER for each peer dialled.
+
+Connections are encrypted and mutually authenticated by CURVE. The fabric's key is one CURVE
+secret key that every member holds: who can compute its public half is a member.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import zmq
+import zmq.auth.thread
+import zmq.utils.monitor
+
+from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
+from activebroker.transport.base import Arrival
+
+WHO_ARE_YOU = b""  # instead of a frame's head; answered with a Hello
+BURST = 256  # frames taken from a socket before the others get their turn
+COPY_BELOW = 8192  # bytes; smaller buffers are cheaper copied than shared with the I/O thread
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a node tells to one who has only its address."""
+
+    name: str
+    directory: str  # the name of the node that keeps the directory
+    directory_address: str
+
+
+class _Members:
+    """Admits who holds the fabric's key."""
+
+    def __init__(self, public_key: bytes) -> None:
+        self._public_key = public_key
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        return key == self._public_key
+
+
+class ZeroMQTransport:
+    """Listens at `listen` (`tcp://host:port`, port `*` for any free one) if it is given.
+
+    `key` is the fabric's key, 40 characters of Z85, from `generate_key`.
+    """
+
+    def __init__(self, name: str, key: str, listen: str | None, hello: Hello | None = None) -> None:
+        self.address: str | None = None
+        self.hello = hello
+        self._name = name.encode()
+        self._secret, self._public = _key_pair(key)
+        self._context = zmq.Context()
+        self._poller = zmq.Poller()
+        self._dealers: dict[str, zmq.Socket[bytes]] = {}
+        self._dialled_by: set[str] = set()
+        self._router: zmq.Socket[bytes] | None = None
+        self._authenticator: zmq.auth.thread.ThreadAuthenticator | None = None
+        # A socket pair rather than an eventfd: it exists on every system.
+        self._woken, self._waker = socket.socketpair()
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
+        self._poller.register(self._woken, zmq.POLLIN)
+        if listen is not None:
+            try:
+                self._listen(listen)
+            except zmq.ZMQError as error:
+                self.close()
+                raise Unreachable(
+                    f"Cannot listen at {listen}: {error}. Choose another port (or * for any)."
+                ) from error
+
+    def receive(self, timeout: float | None) -> list[Arrival]:
+        milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
+        arrivals: list[Arrival] = []
+        for ready, _ in self._poller.poll(milliseconds):
+            if ready is self._router:
+                self._take(self._router, arrivals, routed=True)
+            elif isinstance(ready, zmq.Socket):
+                self._take(ready, arrivals, routed=False)
+            else:
+                self._drain_wakes()
+        return arrivals
+
+    def transmit(self, peer: str, address: str | None, frames: Sequence[Arrival]) -> None:
+        # Whichever connection was there first stays in use, so that frames keep their order.
+        if (dealer := self._dealers.get(peer)) is not None:
+            for head, buffers in frames:
+                self._send(dealer, [head, *buffers])
+        elif peer in self._dialled_by:
+            assert self._router is not None
+            for head, buffers in frames:
+                if not self._send(self._router, [peer.encode(), head, *buffers]):
+                    self._dialled_by.discard(peer)
+                    return
+        elif address is not None:
+            self._dealers[peer] = self._dial(address)
+            self.transmit(peer, address, frames)
+
+    def forget(self, peer: str) -> None:
+        self._dialled_by.discard(peer)
+        if (dealer := self._dealers.pop(peer, None)) is not None:
+            self._poller.unregister(dealer)
+            dealer.close(linger=0)
+
+    def wake(self) -> None:
+        try:
+            self._waker.send(b"\0")
+        except BlockingIOError:
+            pass  # it is full of wakes already
+        except OSError:
+            pass  # closed in the meantime: there is nobody to wake
+
+    def close(self) -> None:
+        for peer in list(self._dealers):
+            self.forget(peer)
+        if self._authenticator is not None:
+            self._authenticator.stop()
+        if self._router is not None:
+            self._router.close(linger=0)
+        self._context.term()
+        self._woken.close()
+        self._waker.close()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _listen(self, listen: str) -> None:
+        self._authenticator = zmq.auth.thread.ThreadAuthenticator(self._context)
+        self._authenticator.start()
+        self._authenticator.configure_curve_callback(
+            domain="*", credentials_provider=_Members(self._public)
+        )
+        router = self._router = self._context.socket(zmq.ROUTER)
+        router.curve_server = True
+        router.curve_secretkey = self._secret
+        router.curve_publickey = self._public
+        router.zap_domain = b"activebroker"
+        router.router_handover = True
+        router.router_mandatory = True
+        # What may be under way is bounded by the flows' credit; a limit here would drop frames.
+        router.set_hwm(0)
+        router.bind(listen)
+        self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+        self._poller.register(router, zmq.POLLIN)
+
+    def _dial(self, address: str) -> zmq.Socket[bytes]:
+        dealer = _client_socket(self._context, self._secret, self._public)
+        dealer.routing_id = self._name
+        dealer.set_hwm(0)
+        dealer.connect(address)
+        self._poller.register(dealer, zmq.POLLIN)
+        return dealer
+
+    def _send(self, target: zmq.Socket[bytes], parts: list[Any]) -> bool:
+        small = all(memoryview(part).nbytes < COPY_BELOW for part in parts)
+        try:
+            target.send_multipart(parts, zmq.NOBLOCK, copy=small)
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EHOSTUNREACH:
+                return False
+            raise
+        return True
+
+    def _take(self, source: zmq.Socket[bytes], arrivals: list[Arrival], routed: bool) -> None:
+        for _ in range(BURST):
+            try:
+                parts = source.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            if routed:
+                peer = parts.pop(0).bytes
+                if parts and parts[0].bytes == WHO_ARE_YOU:
+                    self._introduce(peer)
+                    continue
+                self._dialled_by.add(peer.decode(errors="replace"))
+            if parts:
+                arrivals.append((parts[0].bytes, [part.buffer for part in parts[1:]]))
+
+    def _introduce(self, peer: bytes) -> None:
+        if self.hello is not None and self._router is not None:
+            self._send(self._router, [peer, msgspec.msgpack.encode(self.hello)])
+
+    def _drain_wakes(self) -> None:
+        try:
+            while self._woken.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+
+
+def generate_key() -> str:
+    """A new fabric key: 40 characters. Who has it may publish, subscribe and ship filters."""
+    return zmq.curve_keypair()[1].decode()
+
+
+def probe(address: str, key: str, patience: float) -> Hello:
+    """Ask the node at `address` who it is.
+
+    Raises Unreachable where nothing answers within `patience` seconds, AccessDenied where the
+    key is not the fabric's.
+    """
+    secret, public = _key_pair(key)
+    context = zmq.Context()
+    dealer = _client_socket(context, secret, public)
+    refused = (
+        zmq.Event.HANDSHAKE_FAILED_AUTH
+        | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+        | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    )
+    monitor = dealer.get_monitor_socket(refused)
+    try:
+        try:
+            dealer.connect(address)
+        except zmq.ZMQError as error:
+            raise Unreachable(
+                f"{address!r} is not an address: {error}. Expected tcp://host:port."
+            ) from error
+        dealer.send(WHO_ARE_YOU)
+        poller = zmq.Poller()
+        poller.register(dealer, zmq.POLLIN)
+        poller.register(monitor, zmq.POLLIN)
+        deadline = time.monotonic() + patience
+        while (left := deadline - time.monotonic()) > 0:
+            ready = dict(poller.poll(int(left * 1000) + 1))
+            if dealer in ready:
+                return _hello(dealer.recv(), address)
+            if monitor in ready:
+                zmq.utils.monitor.recv_monitor_message(monitor)
+                raise AccessDenied(
+                    f"The fabric at {address} refused this key. Pass the key it was started with: "
+                    "connect(address, key=...), or set ACTIVEBROKER_KEY."
+                )
+        raise Unreachable(
+            f"Nothing answered at {address} within {patience:g} s. Is a broker listening there "
+            "(`activebroker broker --listen ...`), with this key?"
+        )
+    finally:
+        dealer.disable_monitor()
+        monitor.close(linger=0)
+        dealer.close(linger=0)
+        context.term()
+
+
+def _hello(data: bytes, address: str) -> Hello:
+    try:
+        return msgspec.msgpack.decode(data, type=Hello)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"What answers at {address} is not an activebroker node.") from error
+
+
+def _client_socket(context: zmq.Context[Any], secret: bytes, public: bytes) -> zmq.Socket[bytes]:
+    dealer: zmq.Socket[bytes] = context.socket(zmq.DEALER)
+    dealer.curve_serverkey = public
+    dealer.curve_secretkey = secret
+    dealer.curve_publickey = public
+    dealer.linger = 0
+    return dealer
+
+
+def _key_pair(key: str) -> tuple[bytes, bytes]:
+    try:
+        return key.encode(), zmq.curve_public(key.encode())
+    except (zmq.ZMQError, ValueError) as error:
+        raise AccessDenied(
+            "The key is not a fabric key: expected 40 characters as printed by `activebroker key` "
+            "or activebroker.generate_key()."
+        ) from error

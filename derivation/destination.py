@@ -1,0 +1,143 @@
+"""The destination: loads the filter, holds the new flows, merges, starts.
+
+The filter starts when every origin has handed over: first the state, then the buffer, then what
+the new flows brought behind their marks. A destination without origins (the relay of an
+offload) starts at once: its flows are ordered at the consumers, each behind the one it follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from derivation.machine import Handler, Machine
+from derivation.protocol import (
+    Effect,
+    FlowId,
+    HandOver,
+    MergeBuffer,
+    Party,
+    Plan,
+    Prepared,
+    Refused,
+    RemoveFilter,
+    RestoreState,
+    Send,
+    Started,
+    StartFilter,
+)
+
+
+class DestinationState(Enum):
+    LOADING = auto()
+    PREPARED = auto()
+    RUNNING = auto()
+    COMPLETED = auto()
+    CANCELLED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkReceived:
+    """The in-band begin of one of the destination's new flows."""
+
+    flow: FlowId
+
+
+@dataclass(frozen=True, slots=True)
+class HandOverReceived:
+    hand_over: HandOver
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    pass
+
+
+class Destination(Machine):
+    """One derivation at one of its destinations, `here`."""
+
+    state: DestinationState
+
+    def __init__(self, plan: Plan, here: Party) -> None:
+        super().__init__(DestinationState.LOADING)
+        self.plan = plan
+        self.here = here
+        self._hand_overs: dict[Party, HandOver | None] = dict.fromkeys(plan.origins)
+        self._marks = {swap.new: None for swap in plan.swaps if swap.destination == here}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What has not arrived: hand-overs by origin, marks by flow."""
+        origins = (f"hand-over of {who}" for who, got in self._hand_overs.items() if got is None)
+        return (*origins, *(f"mark of flow {flow}" for flow in self._marks))
+
+    def _loaded(self, _: Loaded, __: float) -> list[Effect]:
+        self.state = DestinationState.PREPARED
+        prepared = Send(self.plan.initiator, Prepared(self.plan.derivation, self.here))
+        return [prepared, *self._start_when_complete()]
+
+    def _load_failed(self, input: LoadFailed, _: float) -> list[Effect]:
+        self.state = DestinationState.CANCELLED
+        refused = Refused(self.plan.derivation, self.here, input.reason)
+        return [Send(self.plan.initiator, refused), RemoveFilter()]
+
+    def _hand_over(self, input: HandOverReceived, _: float) -> list[Effect]:
+        self._hand_overs[input.hand_over.origin] = input.hand_over
+        return self._start_when_complete()
+
+    def _mark(self, input: MarkReceived, _: float) -> list[Effect]:
+        self._marks.pop(input.flow, None)
+        return self._report_when_complete() if self.state is DestinationState.RUNNING else []
+
+    def _start_when_complete(self) -> list[Effect]:
+        got = [hand_over for hand_over in self._hand_overs.values() if hand_over is not None]
+        if len(got) < len(self._hand_overs) or self.state is not DestinationState.PREPARED:
+            return []
+        self.state = DestinationState.RUNNING
+        effects: list[Effect] = []
+        if state := {key: value for each in got for key, value in each.state.items()}:
+            effects.append(RestoreState(state))
+        effects += [MergeBuffer(each.buffer, each.ended) for each in got]
+        return [*effects, StartFilter(), *self._report_when_complete()]
+
+    def _report_when_complete(self) -> list[Effect]:
+        if self._marks:
+            return []
+        self.state = DestinationState.COMPLETED
+        return [Send(self.plan.initiator, Started(self.plan.derivation, self.here))]
+
+    def _cancel(self, _: Cancelled, __: float) -> list[Effect]:
+        self.state = DestinationState.CANCELLED
+        return [RemoveFilter()]
+
+    def validate(self) -> None:
+        if self.state is DestinationState.COMPLETED:
+            assert not self._marks and None not in self._hand_overs.values()
+
+    table: ClassVar[dict[tuple[Enum, type], Handler | None]] = {
+        (DestinationState.LOADING, Loaded): _loaded,
+        (DestinationState.LOADING, LoadFailed): _load_failed,
+        (DestinationState.LOADING, MarkReceived): _mark,
+        (DestinationState.LOADING, HandOverReceived): _hand_over,
+        (DestinationState.LOADING, Cancelled): _cancel,
+        (DestinationState.PREPARED, HandOverReceived): _hand_over,
+        (DestinationState.PREPARED, MarkReceived): _mark,
+        (DestinationState.PREPARED, Cancelled): _cancel,
+        (DestinationState.RUNNING, MarkReceived): _mark,
+        (DestinationState.CANCELLED, Loaded): None,
+        (DestinationState.CANCELLED, LoadFailed): None,
+        (DestinationState.CANCELLED, Cancelled): None,
+        (DestinationState.CANCELLED, MarkReceived): None,
+        (DestinationState.COMPLETED, MarkReceived): None,
+    }

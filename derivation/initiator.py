@@ -1,0 +1,161 @@
+"""The initiator: prepares all parties, requests the swaps, and tells how it ended.
+
+Until the first swap is requested everything can be rolled back by forgetting it. From then on
+the derivation goes forward; if a party keeps it waiting, the user is told which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from derivation.machine import Handler, Machine
+from derivation.protocol import (
+    Cancel,
+    CancelDeadline,
+    Effect,
+    Finish,
+    Party,
+    Plan,
+    Prepare,
+    Proceed,
+    RequestSwap,
+    Send,
+    SetDeadline,
+)
+
+
+class InitiatorState(Enum):
+    IDLE = auto()
+    PREPARING = auto()
+    SWAPPING = auto()
+    COMPLETED = auto()
+    ROLLED_BACK = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class PartyPrepared:
+    party: Party
+
+
+@dataclass(frozen=True, slots=True)
+class PartyRefused:
+    party: Party
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartyStarted:
+    party: Party
+
+
+@dataclass(frozen=True, slots=True)
+class PartyLost:
+    party: Party
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    pass
+
+
+class Initiator(Machine):
+    """Runs one derivation of `plan`; each phase may take `patience` seconds."""
+
+    state: InitiatorState
+
+    def __init__(self, plan: Plan, patience: float) -> None:
+        super().__init__(InitiatorState.IDLE)
+        self.plan = plan
+        self.patience = patience
+        # Ordered: the same inputs must give the same effects.
+        self._waiting: dict[Party, None] = {}
+
+    @property
+    def waiting_for(self) -> tuple[Party, ...]:
+        """The parties whose answer is missing in this phase."""
+        return tuple(self._waiting)
+
+    def _parties(self) -> tuple[Party, ...]:
+        return tuple(dict.fromkeys((*self.plan.origins, *self.plan.destinations)))
+
+    def _begin(self, _: Begun, now: float) -> list[Effect]:
+        self.state = InitiatorState.PREPARING
+        self._waiting = dict.fromkeys(self._parties())
+        return [
+            *(Send(party, Prepare(self.plan)) for party in self._waiting),
+            SetDeadline(now + self.patience),
+        ]
+
+    def _prepared(self, input: PartyPrepared, now: float) -> list[Effect]:
+        self._waiting.pop(input.party, None)
+        if self._waiting:
+            return []
+        self.state = InitiatorState.SWAPPING
+        self._waiting = dict.fromkeys(self.plan.destinations)
+        return [
+            *(Send(origin, Proceed(self.plan.derivation)) for origin in self.plan.origins),
+            *(
+                Send(swap.source, RequestSwap(self.plan.derivation, swap))
+                for swap in self.plan.swaps
+            ),
+            SetDeadline(now + self.patience),
+        ]
+
+    def _roll_back(
+        self, input: PartyRefused | PartyLost | DeadlinePassed, _: float
+    ) -> list[Effect]:
+        match input:
+            case PartyRefused(party, why):
+                reason = f"{party!r} refused: {why}"
+            case PartyLost(party):
+                reason = f"{party!r} was lost"
+            case DeadlinePassed():
+                waiting = ", ".join(map(repr, self._waiting))
+                reason = f"no answer from {waiting} within {self.patience:g} s"
+        self.state = InitiatorState.ROLLED_BACK
+        return [
+            *(Send(party, Cancel(self.plan.derivation)) for party in self._parties()),
+            CancelDeadline(),
+            Finish("rolled back", reason),
+        ]
+
+    def _started(self, input: PartyStarted, _: float) -> list[Effect]:
+        self._waiting.pop(input.party, None)
+        if self._waiting:
+            return []
+        self.state = InitiatorState.COMPLETED
+        return [CancelDeadline(), Finish("completed")]
+
+    def _overdue(self, input: PartyLost | DeadlinePassed, _: float) -> list[Effect]:
+        waiting = ", ".join(map(repr, self._waiting))
+        lost = f"{input.party!r} was lost; " if isinstance(input, PartyLost) else ""
+        return [Finish("overdue", f"{lost}the switch-over waits for {waiting}")]
+
+    def validate(self) -> None:
+        ended = self.state in (InitiatorState.COMPLETED, InitiatorState.ROLLED_BACK)
+        assert self.state is not InitiatorState.COMPLETED or not self._waiting
+        assert ended or self.state is InitiatorState.IDLE or self._waiting
+
+    table: ClassVar[dict[tuple[Enum, type], Handler | None]] = {
+        (InitiatorState.IDLE, Begun): _begin,
+        (InitiatorState.PREPARING, PartyPrepared): _prepared,
+        (InitiatorState.PREPARING, PartyRefused): _roll_back,
+        (InitiatorState.PREPARING, PartyLost): _roll_back,
+        (InitiatorState.PREPARING, DeadlinePassed): _roll_back,
+        (InitiatorState.SWAPPING, PartyPrepared): None,
+        (InitiatorState.SWAPPING, PartyStarted): _started,
+        (InitiatorState.SWAPPING, PartyLost): _overdue,
+        (InitiatorState.SWAPPING, DeadlinePassed): _overdue,
+        **{
+            (state, late): None
+            for state in (InitiatorState.COMPLETED, InitiatorState.ROLLED_BACK)
+            for late in (PartyPrepared, PartyRefused, PartyStarted, PartyLost, DeadlinePassed)
+        },
+    }

@@ -1,0 +1,155 @@
+"""The origin, where the filter runs until the switch-over.
+
+It goes on filtering until the ACKs of all its sources have arrived, in band, so that the pause of
+the stream is the hand-over alone. What it received but had not filtered by then is the buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, ClassVar
+
+from derivation.machine import Handler, Machine
+from derivation.protocol import (
+    CaptureState,
+    Effect,
+    EndFlow,
+    FlowId,
+    HandOver,
+    Party,
+    Plan,
+    Prepared,
+    RemoveFilter,
+    Send,
+)
+
+
+class OriginState(Enum):
+    RUNNING = auto()
+    AWAITING_ACKS = auto()
+    CAPTURING = auto()
+    HANDED_OVER = auto()
+    CANCELLED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareReceived:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ProceedReceived:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AckReceived:
+    """The in-band end of one of the origin's input flows."""
+
+    flow: FlowId
+
+
+@dataclass(frozen=True, slots=True)
+class StateCaptured:
+    """The filter stands still. `buffer` holds (supplier, events) in the order of arrival."""
+
+    state: dict[str, bytes]
+    buffer: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    pass
+
+
+class Origin(Machine):
+    """One derivation at one of its origins, `here`."""
+
+    state: OriginState
+
+    def __init__(self, plan: Plan, here: Party) -> None:
+        super().__init__(OriginState.RUNNING)
+        self.plan = plan
+        self.here = here
+        self._proceed = False
+        self._awaited = {
+            flow: None for swap in plan.swaps if swap.origin == here for flow in swap.old
+        }
+
+    @property
+    def awaited(self) -> tuple[FlowId, ...]:
+        """The input flows whose ACK has not arrived."""
+        return tuple(self._awaited)
+
+    def _prepare(self, _: PrepareReceived, now: float) -> list[Effect]:
+        self.state = OriginState.AWAITING_ACKS
+        return [Send(self.plan.initiator, Prepared(self.plan.derivation, self.here))]
+
+    def _go(self, _: ProceedReceived, now: float) -> list[Effect]:
+        self._proceed = True
+        return self._capture_when_acked()
+
+    def _ack(self, input: AckReceived, _: float) -> list[Effect]:
+        self._awaited.pop(input.flow, None)
+        return self._capture_when_acked()
+
+    def _capture_when_acked(self) -> list[Effect]:
+        if self._awaited or not self._proceed:
+            return []
+        self.state = OriginState.CAPTURING
+        return [CaptureState()]
+
+    def _hand_over(self, input: StateCaptured, _: float) -> list[Effect]:
+        self.state = OriginState.HANDED_OVER
+        plan = self.plan
+        place = dict(plan.suppliers)
+        first = plan.destinations[0]
+        effects: list[Effect] = [
+            Send(
+                destination,
+                HandOver(
+                    plan.derivation,
+                    self.here,
+                    {
+                        key: state
+                        for key, state in input.state.items()
+                        if place.get(key, first) == destination
+                    },
+                    tuple(
+                        events
+                        for supplier, events in input.buffer
+                        if place.get(supplier, first) == destination
+                    ),
+                    tuple(
+                        flow
+                        for swap in plan.swaps
+                        if swap.origin == self.here and swap.destination == destination
+                        for flow in swap.old
+                    ),
+                ),
+            )
+            for destination in plan.destinations
+        ]
+        effects += [
+            EndFlow(output.flow, output.followers)
+            for output in plan.outputs
+            if output.origin == self.here
+        ]
+        return [*effects, RemoveFilter()]
+
+    def _cancel(self, _: Cancelled, __: float) -> list[Effect]:
+        self.state = OriginState.CANCELLED
+        return []
+
+    def validate(self) -> None:
+        waits = self.state in (OriginState.RUNNING, OriginState.AWAITING_ACKS)
+        assert waits or self.state is OriginState.CANCELLED or not self._awaited
+
+    table: ClassVar[dict[tuple[Enum, type], Handler | None]] = {
+        (OriginState.RUNNING, PrepareReceived): _prepare,
+        (OriginState.AWAITING_ACKS, ProceedReceived): _go,
+        (OriginState.AWAITING_ACKS, AckReceived): _ack,
+        (OriginState.AWAITING_ACKS, Cancelled): _cancel,
+        (OriginState.CAPTURING, StateCaptured): _hand_over,
+    }

@@ -1,0 +1,43 @@
+"""The source (a supplier, or any outlet that feeds a filter): the atomic swap.
+
+All effects of a swap are carried out before the source's next event: what was sent before goes to
+the old place, ahead of the ACK; what comes after goes to the destination, behind the mark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from derivation.machine import Handler, Machine
+from derivation.protocol import Effect, EndFlow, OpenFlow, Swap
+
+
+class SourceState(Enum):
+    ATTACHED = auto()
+    SWAPPED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class SwapRequested:
+    swap: Swap
+
+
+class Source(Machine):
+    """One derivation at one source."""
+
+    state: SourceState
+
+    def __init__(self) -> None:
+        super().__init__(SourceState.ATTACHED)
+
+    def _swap(self, input: SwapRequested, _: float) -> list[Effect]:
+        self.state = SourceState.SWAPPED
+        swap = input.swap
+        return [*(EndFlow(old, swap.followers) for old in swap.old), OpenFlow(swap.new)]
+
+    table: ClassVar[dict[tuple[Enum, type], Handler | None]] = {
+        (SourceState.ATTACHED, SwapRequested): _swap,
+        (SourceState.SWAPPED, SwapRequested): None,
+    }
