@@ -20,6 +20,7 @@ from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
 from activebroker.transport.base import Arrival
 
 WHO_ARE_YOU = b""  # instead of a frame's head; answered with a Hello
+DOMAIN = "activebroker"
 BURST = 256  # frames taken from a socket before the others get their turn
 COPY_BELOW = 8192  # bytes; smaller buffers are cheaper copied than shared with the I/O thread
 
@@ -131,13 +132,13 @@ class ZeroMQTransport:
         self._authenticator = zmq.auth.thread.ThreadAuthenticator(self._context)
         self._authenticator.start()
         self._authenticator.configure_curve_callback(
-            domain="*", credentials_provider=_Members(self._public)
+            domain=DOMAIN, credentials_provider=_Members(self._public)
         )
         router = self._router = self._context.socket(zmq.ROUTER)
         router.curve_server = True
         router.curve_secretkey = self._secret
         router.curve_publickey = self._public
-        router.zap_domain = b"activebroker"
+        router.zap_domain = DOMAIN.encode()
         router.router_handover = True
         router.router_mandatory = True
         # What may be under way is bounded by the flows' credit; a limit here would drop frames.
