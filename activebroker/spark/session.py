@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -24,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _LOGGING = """\
 rootLogger.level = error
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
@@ -115,17 +119,22 @@ class _Own:
             # standard input does.
             gateway.shutdown()
             gateway.proc.stdin.close()
-            gateway.proc.wait(timeout=30)
+            try:
+                gateway.proc.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                gateway.proc.kill()
+                gateway.proc.wait()
             SparkContext._gateway = SparkContext._jvm = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _settings(folder: Path) -> dict[str, str]:
     master = os.environ.get("SPARK_MASTER") or _configured("spark.master")
+    quiet = folder / "log4j2.properties"
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -148,13 +157,11 @@ def _configured(name: str) -> str | None:
     """A setting of Spark's configuration file, which has the form `name value` or `name=value`."""
     from pyspark.find_spark_home import _find_spark_home
 
-    home = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf")
-    file = Path(home, "spark-defaults.conf")
-    for line in file.read_text().splitlines() if file.is_file() else ():
-        key, *value = line.replace("=", " ", 1).split(maxsplit=1)  or [""]
-        if key == name and value:
-            return value[0].strip()
-    return None
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf")
+    file = Path(folder, "spark-defaults.conf")
+    text = file.read_text() if file.is_file() else ""
+    found = re.search(rf"^\s*{re.escape(name)}(?:\s*=\s*|\s+)(\S+)", text, re.MULTILINE)
+    return found[1] if found else None
 
 
 def _variables(has_java: bool) -> dict[str, str]:
