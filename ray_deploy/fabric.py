@@ -1,0 +1,59 @@
+"""The same fabric on a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from activebroker.core.errors import InvalidFilter, MissingExtra
+from activebroker.fabric import Fabric
+from ray_deploy.placement import Placement
+
+# Under `uv run` Ray would by default start each worker by `uv run` in a copy of the working
+# directory. Brokers need only what is installed; set it to 1 where the nodes have nothing.
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+
+
+class RayFabric(Fabric):
+    """A fabric whose brokers are actors on a Ray cluster.
+
+    `brokers` are names, or a mapping from names to `Placement`s. `address` is an existing
+    cluster's (`"auto"` for one on this machine); without it a local cluster is started, unless
+    this process is connected to one already. `key` is the fabric's key; a new one by default.
+
+    Raises Unreachable, UnknownPlace, MissingExtra.
+    """
+
+    def __init__(
+        self,
+        brokers: Iterable[str] | Mapping[str, Placement] = ("broker",),
+        *,
+        address: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        try:
+            from ray_deploy.host import RayHost
+        except ImportError as error:
+            raise MissingExtra(
+                "RayFabric needs Ray: `uv add 'activebroker[ray]'`. Without it, Fabric() runs in "
+                "this process and `activebroker broker` runs brokers as plain processes."
+            ) from error
+        places = (
+            dict(brokers)
+            if isinstance(brokers, Mapping)
+            else {name: Placement() for name in brokers}
+        )
+        if not places:
+            raise InvalidFilter("A RayFabric needs the name of at least one broker.")
+        self._ray = RayHost(places, address, key)
+        super().__init__(host=self._ray)
+
+    @property
+    def address(self) -> str:
+        """Where other processes join: `activebroker.connect(fabric.address, fabric.key)`."""
+        return self._ray.address
+
+    @property
+    def key(self) -> str:
+        """The fabric's key. Who has it may publish, subscribe and ship filters."""
+        return self._ray.key
