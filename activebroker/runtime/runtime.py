@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
+import pyarrow as pa
+
 from activebroker.broker.effects import (
     BatchConsumed,
     BatchPublished,
@@ -172,6 +174,8 @@ class Runtime:
 
     def _loop(self) -> None:
         try:
+            # pyarrow's first array imports pandas where that is installed: not amid the stream.
+            pa.array([0])
             while not self._stopping:
                 arrivals = self.transport.receive(0.0 if self._filled else self._next_timer())
                 self._awake = False
