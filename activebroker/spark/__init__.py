@@ -1,0 +1,11 @@
+"""Spark as a place for filters, and filters for Spark's own DataFrames.
+
+Importing this package does not import pyspark: an install without it gets `MissingExtra`, with what
+to do, from the first call that needs it.
+"""
+
+from activebroker.spark.java import java_home
+from activebroker.spark.runner import SparkRunner
+from activebroker.spark.session import session, stop
+
+__all__ = ["SparkRunner", "java_home", "session", "stop"]

@@ -76,6 +76,15 @@ def stop() -> None:
 atexit.register(stop)
 
 
+def require() -> None:
+    """Raise what `session` would raise where pyspark or Java is missing, without starting it."""
+    _require_pyspark()
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is None:
+        java_home()
+
+
 def _require_pyspark() -> None:
     try:
         import pyspark  # noqa: F401

@@ -1,0 +1,226 @@
+"""A stage's filter on Spark: one job for each micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from activebroker.events import ANY, Batch, EventType, TypeRegistry, describe, load
+from activebroker.filters import (
+    SHARED,
+    Envelope,
+    Failure,
+    FIFOFilter,
+    FilterRunner,
+    Payload,
+    RunResult,
+)
+from activebroker.matching import parse
+from activebroker.spark.job import RESULT_DDL, Forwarded, Job, Lost, Message, State, Stopped
+from activebroker.spark.rows import TASK, Layout
+from activebroker.spark.session import require, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_HOOKS = ("on_start", "on_end", "on_idle")
+
+
+class SparkRunner:
+    """Runs a filter on Spark, with the same results as `FilterRunner` has here.
+
+    The predicate is a native Column before the Python part. A filter that keeps nothing between
+    events runs on all cores at once. Otherwise each stream has one task a job, and its instance's
+    state is kept here between the jobs; the hooks at the end of a stream, and for idleness, run
+    here.
+
+    Making one raises MissingExtra or JavaNotFound where Spark cannot run. The session is started by
+    the first events, if there is none.
+    """
+
+    def __init__(self, payload: Payload, envelope: Envelope, *, channel: str, key: bytes) -> None:
+        self._payload = payload
+        self._envelope = envelope
+        self._channel = channel
+        self._key = key
+        self._registry = TypeRegistry()
+        self._registry.register(payload.input)
+        self._registry.register(payload.output)
+        self._states: dict[str, bytes] = {}
+        self._keyed = envelope.stateful or envelope.shared or _has_hooks(payload)
+        self._spark: SparkSession | None = None
+        require()
+
+    def run(self, items: Sequence[Batch | str]) -> RunResult:
+        """Take items in order: a batch, or the name of a supplier whose stream has ended."""
+        result = RunResult()
+        batches: list[Batch] = []
+        for item in items:
+            if isinstance(item, Batch):
+                if item.num_rows:
+                    batches.append(item)
+            elif self._keyed and not self._envelope.shared:
+                self._run(batches, result)
+                batches = []
+                if not result.stopped and item in self._states:
+                    _extend(result, self._here([item]).run([item]))
+                    del self._states[item]
+        self._run(batches, result)
+        return result
+
+    def idle(self) -> RunResult:
+        """Run `on_idle` of every instance."""
+        if not self._states:
+            return RunResult()
+        runner = self._here(self._states)
+        result = runner.idle()
+        self._states = runner.snapshot()
+        return result
+
+    def end_all(self) -> RunResult:
+        """All streams have ended: run `on_end` and drop the states."""
+        result = self._here(self._states).end_all()
+        self._states.clear()
+        return result
+
+    def snapshot(self) -> dict[str, bytes]:
+        """The state of every instance, by stream."""
+        return dict(self._states)
+
+    def restore(self, states: dict[str, bytes]) -> None:
+        """Take over states from another place, where `on_start` ran."""
+        if self._keyed:
+            self._states.update(states)
+
+    def close(self) -> None:
+        """Drop the states. The session goes on: others may use it."""
+        self._states.clear()
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            self._spark = spark = session()
+            self._parallelism = int(spark.sparkContext.defaultParallelism)
+            self._column = _column(self._envelope, self._payload.input)
+        return self._spark
+
+    def _here(self, streams: Any) -> FilterRunner:
+        """Instances of some streams in this process."""
+        runner = FilterRunner(
+            self._payload,
+            channel=self._channel,
+            name=self._envelope.name,
+            shared=self._envelope.shared,
+            stop_on_error=self._envelope.on_error == "stop",
+        )
+        runner.restore({stream: self._states[stream] for stream in streams})
+        return runner
+
+    def _run(self, batches: list[Batch], result: RunResult) -> None:
+        if not batches or result.stopped:
+            return
+        spark = self._session()
+        try:
+            table = self._submit(spark, batches)
+        except Exception as error:  # noqa: BLE001 - whatever it was, these events are lost
+            self._lose(batches, error, result)
+            self._spark = None  # it may be gone: asked for again next time
+        else:
+            self._collect(table, result)
+
+    def _submit(self, spark: SparkSession, batches: list[Batch]) -> pa.Table:
+        """Run one Spark job."""
+        types = {batch.type.fingerprint: batch.type for batch in batches}
+        indices = [list(types).index(batch.type.fingerprint) for batch in batches]
+        layout = Layout(self._payload.input, list(types.values()))
+        streams = dict.fromkeys(self._stream(batch) for batch in batches)
+        tasks = min(len(streams), self._parallelism)
+        task_of = {stream: number % tasks for number, stream in enumerate(streams)}
+        job = Job(
+            envelope=self._envelope,
+            key=self._key,
+            channel=self._channel,
+            keyed=self._keyed,
+            types=tuple(describe(type) for type in types.values()),
+            batches=tuple(zip(indices, (batch.supplier for batch in batches), strict=True)),
+            starts=tuple(np.cumsum([0, *(batch.num_rows for batch in batches[:-1])]).tolist()),
+            states={s: self._states[s] for s in streams if s in self._states},
+        )
+        table = layout.table(
+            (index, task_of[self._stream(batch)], batch)
+            for index, batch in zip(indices, batches, strict=True)
+        )
+        frame = spark.createDataFrame(table, _struct(layout.schema))
+        if self._column is not None and not layout.has_twins:
+            frame = frame.filter(self._column)
+        if self._keyed:
+            frame = frame.coalesce(1) if tasks == 1 else frame.repartitionById(tasks, TASK)
+        done: pa.Table = frame.mapInArrow(job.run, RESULT_DDL).toArrow()
+        return done
+
+    def _stream(self, batch: Batch) -> str:
+        return SHARED if self._envelope.shared else batch.supplier
+
+    def _collect(self, table: pa.Table, result: RunResult) -> None:
+        """Put together what the tasks send back, in the order of the events."""
+        rows = table.to_pylist()
+        for row in sorted(rows, key=lambda row: (row["batch"], row["row"])):
+            match _decoder.decode(row["message"]):
+                case State(stream, state):
+                    self._states[stream] = state
+                case _ if result.stopped:
+                    pass  # a task went on after another one had come to the end
+                case Forwarded(supplier, type, columns):
+                    result.batches.append(load(self._registry.resolve(type), supplier, [columns]))
+                case Lost(failure):
+                    result.failures.append(failure)
+                case Stopped():
+                    result.stopped = True
+
+    def _lose(self, batches: list[Batch], error: Exception, result: RunResult) -> None:
+        """The job failed as a whole: none of its events went through the filter."""
+        text = str(error)
+        summary = f"Spark job failed: {type(error).__name__}: {text.partition(chr(10))[0]}"
+        for batch in batches:
+            result.failures += [
+                Failure(self._channel, self._envelope.name, batch.supplier, seq, summary, text)
+                for seq in batch.seqs.tolist()
+            ]
+        result.stopped = self._envelope.on_error == "stop"
+
+
+def _extend(result: RunResult, more: RunResult) -> None:
+    result.batches += more.batches
+    result.failures += more.failures
+    result.stopped = more.stopped
+
+
+def _column(envelope: Envelope, input: EventType) -> Column | None:
+    from predicate_extract.spark import to_column
+
+    if input is ANY:
+        return None
+    column, _ = to_column(parse(envelope.predicate), input.schema)
+    return column
+
+
+@lru_cache(maxsize=64)
+def _struct(schema: pa.Schema) -> Any:
+    # Without it, Spark would take naive moments for moments in the session's time zone.
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def _has_hooks(payload: Payload) -> bool:
+    """Whether a stream of this filter needs an instance of its own from start to end."""
+    try:
+        cls = type(payload.make())
+    except Exception:  # noqa: BLE001 - user code; it fails on the executors too, and is told there
+        return False
+    return any(getattr(cls, hook) is not getattr(FIFOFilter, hook) for hook in _HOOKS)
