@@ -18,6 +18,7 @@ from predicate_extract.predicate import (
     Compare,
     Defined,
     Field,
+    IsNull,
     Not,
     Or,
     Predicate,
@@ -30,16 +31,12 @@ _OPPOSITE = {"==": "!=", "!=": "=="}
 
 def conjunction(*parts: Predicate) -> Predicate:
     """`a AND b AND …`, evaluated in this order."""
-    kept = _without_idle_checks(list(_sequence(parts, And, TRUE, FALSE)))
-    return _joined(And, kept, TRUE)
+    return _all(parts, {})
 
 
 def disjunction(*parts: Predicate) -> Predicate:
     """`a OR b OR …`, evaluated in this order."""
-    kept = list(_sequence(parts, Or, FALSE, TRUE))
-    if len(kept) > 1 and kept[-1] == TRUE:
-        return checked(_joined(Or, kept[:-1], FALSE))
-    return _joined(Or, kept, FALSE)
+    return _any(parts, {})
 
 
 def negation(part: Predicate) -> Predicate:
@@ -88,6 +85,8 @@ def checked(of: Field | Predicate) -> Predicate:
             return of
         case Not(part):
             return checked(part)
+        case IsNull(field):
+            return Defined(field)
         case _:
             return Defined(of)
 
@@ -124,6 +123,18 @@ def certain(predicate: Predicate) -> Iterator[Field | Predicate]:
             yield from predicate.fields()
 
 
+def _all(parts: Iterable[Predicate], facts: Facts) -> Predicate:
+    kept = _without_idle_checks(list(_sequence(parts, And, TRUE, FALSE, facts)))
+    return _joined(And, kept, TRUE)
+
+
+def _any(parts: Iterable[Predicate], facts: Facts) -> Predicate:
+    kept = list(_sequence(parts, Or, FALSE, TRUE, facts))
+    if len(kept) > 1 and kept[-1] == TRUE:
+        return checked(_joined(Or, kept[:-1], FALSE))
+    return _joined(Or, kept, FALSE)
+
+
 def _joined(kind: type[And] | type[Or], parts: list[Predicate], empty: Predicate) -> Predicate:
     if not parts:
         return empty
@@ -131,10 +142,14 @@ def _joined(kind: type[And] | type[Or], parts: list[Predicate], empty: Predicate
 
 
 def _sequence(
-    parts: Iterable[Predicate], kind: type[And] | type[Or], neutral: Predicate, final: Predicate
+    parts: Iterable[Predicate],
+    kind: type[And] | type[Or],
+    neutral: Predicate,
+    final: Predicate,
+    facts: Facts,
 ) -> Iterator[Predicate]:
-    """The parts, flattened, each simplified by what the ones before it decided."""
-    facts: Facts = {}
+    """The parts, flattened, each simplified by what was decided before it."""
+    facts = facts.copy()
     for part in parts:
         for piece in _pieces(part, kind):
             for known in _pieces(_given(piece, facts), kind):
@@ -159,9 +174,9 @@ def _given(predicate: Predicate, facts: Facts) -> Predicate:
         return TRUE if known else FALSE
     match predicate:
         case And(parts):
-            return conjunction(*(_given(part, facts) for part in parts))
+            return _all(parts, facts)
         case Or(parts):
-            return disjunction(*(_given(part, facts) for part in parts))
+            return _any(parts, facts)
         case Not(part):
             return negation(_given(part, facts))
         case _:

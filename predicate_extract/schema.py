@@ -141,5 +141,5 @@ def _comparison_can_raise(
     if "decimal" in (one, two):
         # Ordering a Decimal and a NaN raises.
         known_nan = any(isinstance(side, Const) and side.is_nan for side in (left, right))
-        return "float" in (one, two) or known_nan or {one, two} > {"decimal", "integer"}
+        return known_nan or not {one, two} <= {"decimal", "integer"}
     return not (one == two or (one in numbers and two in numbers))

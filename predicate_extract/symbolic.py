@@ -143,10 +143,10 @@ class Analysis:
                     lambda: self._run(replace(after, rest=(*body, *after.rest))),
                     lambda: self._run(replace(after, rest=(*orelse, *after.rest))),
                 )
-            case ast.Assign([target], value):
-                return self._assign(target, value, after)
+            case ast.Assign(targets, value):
+                return self._assign(targets, value, after)
             case ast.AnnAssign(ast.Name() as target, _, ast.expr() as value):
-                return self._assign(target, value, after)
+                return self._assign([target], value, after)
             case ast.Return(value):
                 return self._return(value, after)
             case ast.Assert(test, _):
@@ -168,18 +168,23 @@ class Analysis:
             return self._forward(value, after)
         return conjunction(*self._at(after).checks(self._at(after).value(value)), self._run(after))
 
-    def _assign(self, target: ast.expr, value: ast.expr, after: State) -> Predicate:
-        pairs = [(target, value)]
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            if len(target.elts) != len(value.elts):
-                raise Weaken("assignment", "this unpacking fails")
-            pairs = list(zip(target.elts, value.elts, strict=True))
+    def _assign(self, targets: list[ast.expr], value: ast.expr, after: State) -> Predicate:
+        pairs: list[tuple[ast.expr, ast.expr]] = []
+        for target in targets:
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                if len(target.elts) != len(value.elts):
+                    raise Weaken("assignment", "this unpacking fails")
+                pairs += zip(target.elts, value.elts, strict=True)
+            else:
+                pairs.append((target, value))
+        code = after.routine.function.__code__
         env = dict(after.env)
         checks: list[Predicate] = []
         for name, expression in pairs:
             if not isinstance(name, ast.Name):
                 raise Weaken(*describe_target(name))
-            if name.id not in after.routine.function.__code__.co_varnames:
+            # A nested function could change a local name too, but making one ends the path.
+            if name.id not in (*code.co_varnames, *code.co_cellvars):
                 raise Weaken("assignment", f"{name.id} is seen outside this function")
             result = self._at(after).value(expression)
             checks += self._at(after).checks(result)

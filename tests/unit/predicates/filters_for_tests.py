@@ -29,15 +29,12 @@ class FIFOFilter:
 
 @dataclass
 class Behaviour:
-    """What a filter did with one event."""
+    """What a filter did with one event: `changed` itself, `spoiled` the content."""
 
     sent: list[object] = field(default_factory=list)
     raised: Exception | None = None
     changed: bool = False
-
-    @property
-    def visible(self) -> bool:
-        return bool(self.sent) or self.raised is not None or self.changed
+    spoiled: bool = False
 
 
 def run(instance: FIFOFilter, content: object) -> Behaviour:
@@ -51,9 +48,16 @@ def run(instance: FIFOFilter, content: object) -> Behaviour:
     except Exception as error:  # noqa: BLE001 - whatever the filter raises
         behaviour.raised = error
     behaviour.sent = list(instance.__dict__["sent"])
-    behaviour.changed = snapshot(instance) != before or repr(content) != repr(before_content)
+    behaviour.changed = snapshot(instance) != before
+    behaviour.spoiled = repr(content) != repr(before_content)
     return behaviour
 
 
 def snapshot(instance: FIFOFilter) -> str:
     return repr({key: value for key, value in vars(instance).items() if key != "sent"})
+
+
+def asserts(flight: Any) -> bool:
+    """Stands here, because pytest rewrites the assertions of test modules."""
+    assert flight.delay
+    return flight.carrier == "DL"  # type: ignore[no-any-return]

@@ -1,0 +1,221 @@
+"""Writes filter programs at random: branches, early returns, locals, state, effects, surprises.
+
+A program is made of a few constructs only, so that they meet each other often.
+"""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import Any
+
+CONSTANTS = ("0", "1", "2.5", "True", "None", "'a'", "-1", "LIMIT", "self.limit")
+WILD_CONSTANTS = ("self.count", "10**0 + 1", "OTHER", "v")
+ATOMS = (
+    *(
+        "s.a {op} {k}",
+        "s.b {op} {k}",
+        "{k} {op} s.a",
+        "s.a {op} s.b",
+        "s.a {op} {k}",
+        "s.c {op} {k}",
+    ),
+    *("0 < s.a <= {k}", "s.a in (1, 'a', None)", "s.b not in {{1, 2}}", "s.c in WATCHED"),
+    *("s.a is None", "s.b is not None", "s.c", "flag", "not s.b", "v {op} {k}", "v is None"),
+    *("s.c in self.names", "s.a if s.b else {k}", "event.content.r.x {op} {k}", "s['a'] {op} {k}"),
+)
+WILD_ATOMS = (
+    *(
+        "s.a + 1 > {k}",
+        "odd(s.a)",
+        "(w := s.a) is None",
+        "self.names and s.a in self.names",
+        "event",
+    ),
+    *("hasattr(s, 'a')", "s == {k}", "len(s.c) > 1", "isinstance(s.a, int)", "f'{{s.a}}' == 'a'"),
+    *(
+        "[1 for x in (1,) if s.a]",
+        "self.last",
+        "self.count {op} s.a",
+        "(lambda: s.a)()",
+        "note(s.a)",
+    ),
+)
+EFFECTS = (
+    *(
+        "self.count += 1",
+        "s.a = 5",
+        "note(s.a)",
+        "NOTES.append(1)",
+        "self.last = event",
+        "s.r.x = 0",
+    ),
+    *("raise ValueError('x')", "assert s.a", "del s.a", "event.content = 3", "self.names.add(2)"),
+    *(
+        "super().enqueue(Event(s))",
+        "self.forward(event)",
+        "setattr(s, 'a', 1)",
+        "s.__dict__.clear()",
+    ),
+    *(
+        "globals().update(LIMIT=4)",
+        "event = Event(s)",
+        "s = other",
+        "x = lambda: super().enqueue(event)",
+    ),
+)
+PLAIN = (
+    *(
+        "pass",
+        "v = s.a",
+        "v = 3",
+        "flag = s.b == 1",
+        "flag = s.a > 1 and s.b",
+        "s.c",
+        "v, flag = s.b, s.a",
+    ),
+    *(
+        "s = event.content",
+        "v = v",
+        "e = event",
+        "flag: bool = s.a is None",
+        "'text'",
+        "s.a < 1",
+        "w = s.r",
+    ),
+)
+STATE = (("s.a {op} self.count", "self.count += 1"), ("s.c in self.names", "self.names.add(2)"))
+OPS = ("==", "!=", "<", "<=", ">", ">=")
+VALUES = (
+    0,
+    1,
+    2,
+    2,
+    3,
+    -1,
+    math.nan,
+    math.nan,
+    True,
+    False,
+    None,
+    None,
+    "",
+    "a",
+    10**30,
+    [1],
+    b"a",
+)
+
+HEADER = """
+from contextlib import nullcontext
+NULL = nullcontext()
+WATCHED = {1, "a", None}
+LIMIT = 2
+OTHER = 1
+def rebind():
+    global OTHER
+    OTHER += 1
+class Event:
+    def __init__(self, content):
+        self.content = content
+def odd(value):
+    return value % 2 == 1
+def note(value):
+    NOTES.append(value)
+"""
+
+
+class Writer:
+    """One program, drawn with `random`."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._atoms = self._some(ATOMS, WILD_ATOMS, 3)
+        self._constants = self._some(CONSTANTS, WILD_CONSTANTS, 2)
+        self._effects = self._some(("pass",), EFFECTS, 1)
+        if random.random() < 0.15:
+            atom, effect = random.choice(STATE)
+            self._atoms, self._effects = [atom, self._atoms[0]], [effect]
+
+    def _some(self, tame: tuple[str, ...], wild: tuple[str, ...], most: int) -> list[str]:
+        chosen = self._random.choices(tame, k=self._random.randint(1, most))
+        return [*chosen, self._random.choice(wild)] if self._random.random() < 0.3 else chosen
+
+    def program(self) -> str:
+        """The text of a module with the class `Filter(limit=1)`."""
+        parent = self._random.choice(("FIFOFilter", "FIFOFilter", "Parent"))
+        start = ["s = event.content", "v = flag = w = other = None"]
+        return HEADER + "\n".join(
+            (
+                "class Parent(FIFOFilter):",
+                "    def enqueue(self, event):",
+                *_indented(_indented([*start, *self._block(1)])),
+                f"class Filter({parent}):",
+                "    def __init__(self, limit=1):",
+                "        super().__init__()",
+                "        self.limit = limit",
+                "        self.names = {1, 'a'}",
+                "        self.count = 0",
+                "        self.last = None",
+                "    def forward(self, event):",
+                "        super().enqueue(event)",
+                "    def enqueue(self, event):",
+                *_indented(_indented([*start, *self._block(2)])),
+                "",
+            )
+        )
+
+    def content(self) -> dict[str, Any]:
+        """The fields of a content; now and then one is missing."""
+        pick = self._random.choice
+        fields: dict[str, Any] = {
+            name: pick(VALUES) for name in "abc" if self._random.random() < 0.95
+        }
+        if self._random.random() < 0.8:
+            fields["r"] = {"x": pick(VALUES)}
+        return fields
+
+    def _question(self, depth: int) -> str:
+        shape = (
+            self._random.choice(("atom", "atom", "atom", "not", "and", "or")) if depth else "atom"
+        )
+        if shape == "atom":
+            op, constant = self._random.choice(OPS), self._random.choice(self._constants)
+            return self._random.choice(self._atoms).format(op=op, k=constant)
+        if shape == "not":
+            return f"not ({self._question(depth - 1)})"
+        return f"({self._question(depth - 1)}) {shape} ({self._question(depth - 1)})"
+
+    def _block(self, depth: int) -> list[str]:
+        lines: list[str] = []
+        for _ in range(self._random.randint(1, 3)):
+            kind = self._random.random() * (1 if depth else 0.55)
+            if kind < 0.2:
+                lines.append("super().enqueue(event)")
+                if self._random.random() < 0.6:
+                    return [*lines, "return"]
+            elif kind < 0.35:
+                lines.append(self._random.choice(PLAIN))
+            elif kind < 0.45:
+                ends = ("return", "return super().enqueue(event)", "return s.a")
+                return [*lines, self._random.choice(ends)]
+            elif kind < 0.55:
+                lines.append(self._random.choice(self._effects))
+            elif kind < 0.97:
+                lines += [f"if {self._question(2)}:", *_indented(self._block(depth - 1))]
+                if self._random.random() < 0.4:
+                    lines += [f"elif {self._question(2)}:", *_indented(self._block(depth - 1))]
+                if self._random.random() < 0.3:
+                    lines += ["else:", *_indented(self._block(depth - 1))]
+            elif kind < 0.985:
+                ends = ("except Exception:\n    pass", "finally:\n    v = 1")
+                lines += ["try:", *_indented(self._block(depth - 1))]
+                lines += self._random.choice(ends).split("\n")
+            else:
+                lines.append(self._random.choice(("for v in (1, 2):", "with NULL:")))
+                lines += _indented(self._block(depth - 1))
+        return lines
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return ["    " + line for line in lines]
