@@ -7,8 +7,10 @@ brokers' own sockets. The actors belong to this process: they end when it does, 
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
@@ -23,6 +25,7 @@ from ray_deploy.placement import Placement
 
 log = logging.getLogger(__name__)
 START = 60.0  # seconds for Ray to start an actor
+KNOCK = 5.0  # seconds for a head to accept a connection
 STOP = 10.0  # seconds for a broker to stop by itself before its process is killed
 
 
@@ -71,14 +74,15 @@ class RayHost:
 
     def close(self) -> None:
         """Stop the actors, and the cluster if we started it."""
-        stops = [actor.stop.remote() for actor in self._actors]
-        try:
-            ray.get(stops, timeout=STOP)
-        except (GetTimeoutError, RayError) as error:
-            log.info("a broker did not stop by itself: %s", error)
-        for actor in self._actors:
-            ray.kill(actor)
-        self._actors.clear()
+        if self._actors:  # without any, Ray may not be there, and ray.get would start it
+            stops = [actor.stop.remote() for actor in self._actors]
+            try:
+                ray.get(stops, timeout=STOP)
+            except (GetTimeoutError, RayError) as error:
+                log.info("a broker did not stop by itself: %s", error)
+            for actor in self._actors:
+                ray.kill(actor)
+            self._actors.clear()
         if self._connected:
             self._connected = False
             ray.shutdown()
@@ -87,13 +91,14 @@ class RayHost:
         if ray.is_initialized():
             return
         try:
+            _knock(self._cluster_address)
             ray.init(
                 address=self._cluster_address,
                 include_dashboard=None if self._cluster_address else False,
                 logging_level=logging.WARNING,
                 log_to_driver=False,
             )
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             where = self._cluster_address or "on this machine"
             raise Unreachable(
                 f"No Ray cluster could be reached or started {where}: {error}. Is its head alive "
@@ -120,3 +125,10 @@ class RayHost:
                 raise cause from error
             raise Unreachable(f"A broker actor failed to start: {error}") from error
         return address
+
+
+def _knock(address: str | None) -> None:
+    """Raise OSError where nothing listens at `host:port`; Ray itself would try for minutes."""
+    parts = urlsplit(address if address is None or "//" in address else f"//{address}")
+    if parts.hostname and parts.port:
+        socket.create_connection((str(parts.hostname), parts.port), KNOCK).close()

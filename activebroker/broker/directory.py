@@ -6,6 +6,7 @@ reads in the order in which it happens. The calls are few (events never pass her
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
@@ -52,6 +53,8 @@ from activebroker.core.errors import (
 )
 from activebroker.routing import Channel, Graph, Member, Outlet, Port, Stage
 from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
+
+log = logging.getLogger(__name__)
 
 Calls = list[tuple[str, CallBody]]
 Change = Generator[Calls | Migration, Any, Any]
@@ -120,6 +123,12 @@ class Directory:
         except ActiveBrokerError as failure:
             self._current = None
             done(None, failure)
+            self._next()
+        except Exception as failure:
+            # A fault of ours: the one who asked is told, and the others are served.
+            log.exception("a change of the fabric failed")
+            self._current = None
+            done(None, ActiveBrokerError(f"The directory failed: {failure!r}"))
             self._next()
         else:
             if isinstance(step, Migration):
@@ -232,8 +241,7 @@ class Directory:
         if top.parent is None:
             calls += [
                 (outlet.node, CloseOutlet(outlet.id, finished=True))
-                for outlet in [*top.outlets.values(), *top.relayed.values()]
-                if outlet.supplier is not None and outlet.id not in top.stages
+                for outlet in top.sources()
             ]
         else:
             for stage in top.stages.values():
@@ -422,6 +430,11 @@ class Directory:
         if body.to == SUPPLIER:
             # Where the flows that are swapped begin: at the relay of one that was offloaded.
             nodes = list({outlet.node: None for outlet in parent.outlets.values()})
+            if not nodes:
+                raise UnknownPlace(
+                    f"Channel {parent.name!r} has no supplier now, so there is no place "
+                    "'supplier' to move to."
+                )
         bound = [each for each in self.graph.children(channel.name) if each.at == SUPPLIER]
         if bound:
             raise MoveFailed(

@@ -270,7 +270,8 @@ class Exchange:
             for flow, item in free:
                 if isinstance(item, FlowEnded):
                     self._on_flow_ended(port.id, flow.id)
-            if stage.spec.envelope is None and not port.flows and not port.complete:
+            last = free[-1][1] if free else None
+            if stage.spec.envelope is None and isinstance(last, FlowEnded) and not last.finished:
                 # The supplier that handed its fan-out to this relay has left.
                 stage.leave_when_empty()
         else:

@@ -1,0 +1,52 @@
+"""Fixtures that many tests share. What is started here is ended here, once a session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import activebroker as ab
+
+# Before Ray is imported: its workers must not be started through `uv run`.
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+
+
+@pytest.fixture
+def fabric() -> Iterator[ab.Fabric]:
+    """An embedded fabric with two brokers."""
+    with ab.Fabric(brokers=["atlanta", "dallas"]) as fabric:
+        yield fabric
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Any]:
+    """A real cluster of three nodes: a head, and two with the resources `east` and `west`."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=1, resources={"east": 1}, labels={"side": "east"})
+        cluster.add_node(num_cpus=1, resources={"west": 1}, labels={"side": "west"})
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@pytest.fixture
+def ray_fabric(ray_cluster: Any) -> Iterator[ab.Fabric]:
+    """A fabric on that cluster, its two brokers on different nodes."""
+    from ray_deploy import Placement, RayFabric
+
+    brokers = {
+        "atlanta": Placement(resources={"east": 0.1}),
+        "dallas": Placement(resources={"west": 0.1}),
+    }
+    with RayFabric(brokers=brokers) as fabric:
+        yield fabric

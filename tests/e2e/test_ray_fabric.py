@@ -1,0 +1,162 @@
+"""The fabric on a real Ray cluster of three nodes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import pytest
+
+import activebroker as ab
+from activebroker.core.errors import UnknownPlace, Unreachable
+from ray_deploy import Placement, RayFabric
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
+
+
+@dataclass(frozen=True)
+class Trade:
+    name: str
+    price: float
+
+
+class Numbered(ab.FIFOFilter):
+    """Forwards each trade with its number in place of its price: shows its state."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def enqueue(self, event: ab.Event) -> None:
+        super().enqueue(event.replace(Trade(event.content.name, float(self.seen))))
+        self.seen += 1
+
+
+SUPPLIER = """
+import sys
+from dataclasses import dataclass
+import activebroker as ab
+
+@dataclass(frozen=True)
+class Trade:
+    name: str
+    price: float
+
+address, key, count = sys.argv[1:]
+with ab.connect(address, key) as fabric:
+    with fabric.channel("trades", Trade).supplier("NYSE") as nyse:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for number in range(int(count)):
+            nyse.publish(Trade("IBM", float(number)))
+        sys.stdin.readline()
+assert "ray" not in sys.modules and "pyspark" not in sys.modules
+"""
+
+
+def test_a_process_outside_the_cluster_supplies_while_the_filter_moves(
+    ray_fabric: RayFabric,
+) -> None:
+    count = 40_000
+    trades = ray_fabric.channel("trades", Trade)
+    numbered = trades.derive(Numbered, at="consumer")
+    arguments = [ray_fabric.address, ray_fabric.key, str(count)]
+    with (
+        numbered.subscribe(timeout=60) as events,
+        subprocess.Popen(
+            [sys.executable, "-c", SUPPLIER, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as supplier,
+    ):
+        assert supplier.stdout is not None and supplier.stdin is not None
+        assert supplier.stdout.readline() == "ready\n"
+        supplier.stdin.write("go\n")
+        supplier.stdin.flush()
+        got: list[ab.Event] = []
+        places = iter(["atlanta", "dallas", "supplier", "consumer"])
+        for event in events:
+            got.append(event)
+            if len(got) % (count // 5) == 0 and (place := next(places, None)):
+                numbered.move(to=place)
+            if len(got) == count:
+                break
+        supplier.stdin.write("done\n")
+        supplier.stdin.flush()
+        assert supplier.wait(30) == 0
+    assert [event.seq for event in got] == list(range(count))
+    assert [event.content.price for event in got] == [float(n) for n in range(count)]
+    assert not numbered.errors
+
+
+def test_offload_to_a_broker_on_another_node(ray_fabric: RayFabric) -> None:
+    trades = ray_fabric.channel("trades", Trade)
+    with ab.connect(ray_fabric.address, ray_fabric.key) as elsewhere:
+        with (
+            elsewhere.channel("trades").subscribe(timeout=30) as events,
+            trades.supplier("NYSE") as nyse,
+        ):
+            for number in range(100):
+                nyse.publish(Trade("IBM", float(number)))
+            nyse.offload(to="dallas")
+            for number in range(100, 200):
+                nyse.publish(Trade("IBM", float(number)))
+            trades.close()
+            assert [event.seq for event in events] == list(range(200))
+
+
+def test_brokers_are_where_they_were_asked_to_be(ray_cluster: Any) -> None:
+    import ray
+
+    places = {
+        "a": Placement(resources={"east": 0.1}),
+        "b": Placement(labels={"side": "west"}),
+        "c": Placement(node=ray.nodes()[0]["NodeID"]),
+    }
+    with RayFabric(brokers=places) as fabric:
+        nodes = [
+            ray.get(actor.__ray_call__.remote(lambda self: ray.get_runtime_context().get_node_id()))
+            for actor in fabric._ray._actors
+        ]
+    by_id = {node["NodeID"]: node for node in ray.nodes()}
+    assert "east" in by_id[nodes[0]]["Resources"]
+    assert by_id[nodes[1]]["Labels"]["side"] == "west"
+    assert nodes[2] == ray.nodes()[0]["NodeID"]
+
+
+def test_a_place_that_the_cluster_lacks_is_named(ray_cluster: Any) -> None:
+    with pytest.raises(UnknownPlace, match="no live node 'mars'"):
+        RayFabric(brokers={"a": Placement(node="mars")})
+    with pytest.raises(UnknownPlace, match="resources {'gold': 1}"):
+        RayFabric(brokers={"a": Placement(resources={"gold": 1})})
+
+
+def test_close_leaves_no_process(ray_cluster: Any) -> None:
+    import ray
+
+    with RayFabric(brokers=["atlanta", "dallas"]) as fabric:
+        pids = [
+            ray.get(actor.__ray_call__.remote(lambda self: __import__("os").getpid()))
+            for actor in fabric._ray._actors
+        ]
+        processes = [psutil.Process(pid) for pid in pids]
+    _, alive = psutil.wait_procs(processes, timeout=30)
+    assert alive == []
+
+
+def test_a_dead_head_is_named() -> None:
+    script = (
+        "from ray_deploy import RayFabric\n"
+        "from activebroker.core.errors import Unreachable\n"
+        "try:\n"
+        "    RayFabric(address='127.0.0.1:1')\n"
+        "except Unreachable as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "No Ray cluster could be reached" in done.stdout
