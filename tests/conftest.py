@@ -39,7 +39,7 @@ def ray_cluster() -> Iterator[Any]:
         cluster.shutdown()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ray_fabric(ray_cluster: Any) -> Iterator[ab.Fabric]:
     """A fabric on that cluster, its two brokers on different nodes."""
     from ray_deploy import Placement, RayFabric

@@ -46,7 +46,7 @@ class Trade:
 
 address, key, count = sys.argv[1:]
 with ab.connect(address, key) as fabric:
-    with fabric.channel("trades", Trade).supplier("NYSE") as nyse:
+    with fabric.channel("moved trades", Trade).supplier("NYSE") as nyse:
         print("ready", flush=True)
         sys.stdin.readline()
         for number in range(int(count)):
@@ -60,7 +60,7 @@ def test_a_process_outside_the_cluster_supplies_while_the_filter_moves(
     ray_fabric: RayFabric,
 ) -> None:
     count = 40_000
-    trades = ray_fabric.channel("trades", Trade)
+    trades = ray_fabric.channel("moved trades", Trade)
     numbered = trades.derive(Numbered, at="consumer")
     arguments = [ray_fabric.address, ray_fabric.key, str(count)]
     with (
@@ -93,10 +93,10 @@ def test_a_process_outside_the_cluster_supplies_while_the_filter_moves(
 
 
 def test_offload_to_a_broker_on_another_node(ray_fabric: RayFabric) -> None:
-    trades = ray_fabric.channel("trades", Trade)
+    trades = ray_fabric.channel("offloaded trades", Trade)
     with ab.connect(ray_fabric.address, ray_fabric.key) as elsewhere:
         with (
-            elsewhere.channel("trades").subscribe(timeout=30) as events,
+            elsewhere.channel("offloaded trades").subscribe(timeout=30) as events,
             trades.supplier("NYSE") as nyse,
         ):
             for number in range(100):
