@@ -31,6 +31,7 @@ class FlowOpened(Message, frozen=True):
     port: int
     outlet: int
     after: tuple[int, ...]
+    expected: bool = False
 
 
 class Events(Message, frozen=True):
@@ -198,6 +199,13 @@ class CloseFlow(Message, frozen=True):
     flow: int
 
 
+class FinishFlow(Message, frozen=True):
+    """The derived channel that the flow feeds was closed: end it behind what it was given."""
+
+    outlet: int
+    flow: int
+
+
 class SetPredicate(Message, frozen=True):
     """What a relay's port wants has changed with its consumers."""
 
@@ -250,6 +258,7 @@ CallBody = (
     | CloseOutlet
     | OpenFlow
     | CloseFlow
+    | FinishFlow
     | SetPredicate
     | ClosePort
     | AbandonPort
@@ -271,6 +280,12 @@ class Greet(Message, frozen=True):
     """Directory to a node that cannot be dialled: connect to `peer`, which will need you."""
 
     peer: str
+
+
+class ExpectFlow(Message, frozen=True):
+    """Directory to a port's node: the flow is being opened; connect to its source."""
+
+    spec: FlowSpec
 
 
 class FailuresReported(Message, frozen=True):
@@ -350,6 +365,10 @@ class Heard(Message, frozen=True):
     """Keeps a quiet link alive, carries a late acknowledgement, or says what is missing."""
 
 
+class Expelled(Message, frozen=True):
+    """Outside the sequence: the receiver was taken for lost and is no longer a member."""
+
+
 Body = (
     FlowOpened
     | Events
@@ -366,12 +385,14 @@ Body = (
     | EndMove
     | FlowDropped
     | Greet
+    | ExpectFlow
     | MovePrepared
     | MoveRefused
     | SwapFlows
     | HandOverState
     | MoveStarted
     | Heard
+    | Expelled
 )
 
 

@@ -44,6 +44,7 @@ from activebroker.broker.messages import (
     CloseOutlet,
     ClosePort,
     Deploy,
+    Expelled,
     FailuresReported,
     Frame,
     Greet,
@@ -141,7 +142,14 @@ class Node:
     # --- messages -----------------------------------------------------------------------------
 
     def _frame_arrived(self, frame: Frame, buffers: Sequence[Any]) -> None:
+        if isinstance(frame.body, Expelled):
+            if frame.to == self.peers.me.incarnation and frame.sender in self.peers.links:
+                self._lose(frame.sender)
+            return
         if self.peers.is_gone(frame):
+            self._effects.append(self.peers.expel(frame))
+            return
+        if self.peers.is_stale(frame):
             return
         if self.peers.restarted(frame):
             self._lose(frame.sender)
@@ -314,8 +322,8 @@ class Node:
             self.directory.lost(peer)
         elif peer == self._directory_name:
             self.exchange.abandon_all(
-                f"The fabric's directory at {peer!r} does not answer any more. "
-                "Connect again when it is back."
+                f"The fabric's directory at {peer!r} does not answer any more, or took this "
+                "process for lost. Connect again."
             )
 
     def _migration(self, derivation: int) -> Migration | None:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from activebroker.broker.effects import Transmit
 from activebroker.broker.link import Buffers, Link
-from activebroker.broker.messages import Body, Frame, Heard
+from activebroker.broker.messages import (
+    PROTOCOL_VERSION,
+    Body,
+    Expelled,
+    Frame,
+    Heard,
+    encode,
+)
 from activebroker.routing import Member
 
 LOST_AFTER = 10.0  # seconds of silence
+GONE_KEPT = 4096
 
 
 class Peers:
@@ -17,7 +25,7 @@ class Peers:
         self.me = me
         self.members: dict[str, Member] = {me.name: me}
         self.links: dict[str, Link] = {}
-        self._gone: set[tuple[str, int]] = set()
+        self._gone: dict[tuple[str, int], None] = {}  # the last incarnations that were lost
 
     def send(self, to: str, body: Body, now: float, buffers: Buffers = ()) -> None:
         self.link(to, now).send(body, buffers)
@@ -32,10 +40,28 @@ class Peers:
         return link
 
     def is_gone(self, frame: Frame) -> bool:
-        """Whether the frame is of an incarnation that was lost, or is meant for one of ours."""
-        if (frame.sender, frame.incarnation) in self._gone:
-            return True
+        """Whether the frame is of an incarnation that was lost."""
+        return (frame.sender, frame.incarnation) in self._gone
+
+    def is_stale(self, frame: Frame) -> bool:
+        """Whether the frame is meant for an earlier incarnation of this node."""
         return frame.to not in (0, self.me.incarnation) and not isinstance(frame.body, Heard)
+
+    def expel(self, frame: Frame) -> Transmit:
+        """Tell one who was taken for lost that it is no longer a member."""
+        head = encode(
+            Frame(
+                PROTOCOL_VERSION,
+                self.me.name,
+                self.me.incarnation,
+                frame.incarnation,
+                0,
+                0,
+                False,
+                Expelled(),
+            )
+        )
+        return Transmit(frame.sender, None, [(head, ())])
 
     def restarted(self, frame: Frame) -> bool:
         """Whether the sender is a new incarnation of a peer that we have a link with."""
@@ -55,7 +81,9 @@ class Peers:
     def drop(self, peer: str) -> None:
         """Forget a lost peer; its incarnation is never listened to again."""
         if (link := self.links.pop(peer, None)) is not None and link.peer_incarnation:
-            self._gone.add((peer, link.peer_incarnation))
+            self._gone[peer, link.peer_incarnation] = None
+            if len(self._gone) > GONE_KEPT:
+                del self._gone[next(iter(self._gone))]
         self.members.pop(peer, None)
 
     def tick(self, now: float) -> None:

@@ -7,6 +7,7 @@ the driver, and stops taking while its outlet is not ready.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -42,9 +43,10 @@ class Stage:
         self._working = False
         self._capturing = False
         self._ending = False
+        self.moving = False  # its derivation is under way: it stays until the hand-over
         self._leaving = False
         self._quiet = False  # nothing has arrived since the idle timer was set
-        self._streams_ended: list[str] = []  # by the work in hand
+        self._stream_ended: str | None = None  # by the work in hand
 
     @property
     def backlog(self) -> int:
@@ -101,9 +103,9 @@ class Stage:
         self.lost_events += len(result.failures)
         for batch in result.batches:
             self.outlet.emit(Parcel(batch))
-        for supplier in self._streams_ended:
-            self.outlet.end_stream(supplier)
-        self._streams_ended.clear()
+        if self._stream_ended is not None:
+            self.outlet.end_stream(self._stream_ended)
+            self._stream_ended = None
         if result.stopped:
             self.outlet.end(finished=True, error=result.failures[-1].error)
         elif self._ending:
@@ -127,6 +129,8 @@ class Stage:
 
     def take_buffer(self) -> tuple[tuple[str, Item], ...]:
         """What arrived but was not filtered: (supplier, item) in order."""
+        if self.outlet.ended:
+            self._discard()
         taken = tuple(
             (item.batch.supplier if isinstance(item, Parcel) else item.supplier, item)
             for _, item in self._inbox
@@ -141,7 +145,9 @@ class Stage:
         """The next items that need the filter, up to a bound, as one piece of work."""
         items: list[Batch | str] = []
         taken = 0
-        while self._inbox and taken < WORK_BYTES:
+        # A Spark job costs as much for much as for little: it gets all there is.
+        limit = math.inf if self.spec.engine == "spark" else WORK_BYTES
+        while self._inbox and taken < limit:
             flow, item = self._inbox[0]
             if self._passes(item):
                 break
@@ -153,8 +159,10 @@ class Stage:
                 items.append(item.batch)
                 self._give_back(flow, item)
             else:
+                # The end of a stream goes out behind what the work forwards: so it ends the work.
                 items.append(item.supplier)
-                self._streams_ended.append(item.supplier)
+                self._stream_ended = item.supplier
+                break
         self._working = True
         return RunStage(self.spec.id, tuple(items))
 
