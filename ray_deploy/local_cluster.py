@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 
 from activebroker.core.errors import MissingExtra
 from ray_deploy.fabric import RayFabric
 from ray_deploy.placement import Placement
+
+TEMPORARY = "RAY_TMPDIR"
 
 
 @contextmanager
@@ -21,13 +25,34 @@ def local_cluster(brokers: Iterable[str]) -> Iterator[RayFabric]:
     except ImportError as error:
         raise MissingExtra("This needs Ray: `uv add 'activebroker[ray]'`.") from error
     names = list(brokers)
-    head = {"num_cpus": 1, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        for name in names:
-            cluster.add_node(node_name=name, num_cpus=1)
-        places = {name: Placement(node=name) for name in names}
-        with closing(RayFabric(places, address=cluster.address)) as fabric:
-            yield fabric
-    finally:
-        cluster.shutdown()
+    with _own_folder():
+        head = {"num_cpus": 1, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            for name in names:
+                cluster.add_node(wait=False, node_name=name, num_cpus=1)
+            cluster.wait_for_nodes()
+            places = {name: Placement(node=name) for name in names}
+            with closing(RayFabric(places, address=cluster.address)) as fabric:
+                yield fabric
+        finally:
+            cluster.shutdown()
+
+
+@contextmanager
+def _own_folder() -> Iterator[None]:
+    """Ray's files go to a folder of their own and vanish with it.
+
+    In the usual one Ray also notes which cluster `address="auto"` means on this machine, and that
+    is for the user's own.
+    """
+    before = os.environ.get(TEMPORARY)
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        os.environ[TEMPORARY] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[TEMPORARY]
+            else:
+                os.environ[TEMPORARY] = before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 import pandas as pd
@@ -86,29 +87,29 @@ class _Run:
         }
 
     def _set_up(self, stack: ExitStack) -> None:
-        heavy = "dallas"
+        nodes = "a Ray cluster of three nodes" if self._on_ray else "two brokers"
+        where = "beside it" if self._on_ray else "in this process"
+        self._say(f"Starting {nodes}, and three suppliers {where}.")
+        session: Future[object] | None = None
         if self._on_spark:
             from activebroker import spark
 
+            # Beside the rest: most of both is waiting.
             self._say("Starting Spark.")
             stack.callback(spark.stop)
-            spark.session()
-            heavy = "spark"
-        self._say(
-            "Starting a Ray cluster of three nodes, and three suppliers beside it."
-            if self._on_ray
-            else "Starting two brokers and three suppliers in this process."
-        )
+            session = stack.enter_context(ThreadPoolExecutor(1)).submit(spark.session)
         open_setting = setting.on_ray if self._on_ray else setting.in_this_process
         pace = SECONDS[self._months] / DAYS[self._months]
         self._setting = stack.enter_context(open_setting(self._months, pace))
+        if session is not None:
+            session.result()
         fabric = self._setting.fabric
         flights = fabric.channel(CHANNEL)
         self._consumers: dict[str, Consumer] = {}
         for filter_, place in (
             (LateDelta, "supplier"),
             (OffTheMean, "consumer"),
-            (StrongWind, heavy),
+            (StrongWind, "spark" if self._on_spark else "dallas"),
         ):
             consumer = Consumer(flights.derive(filter_, at=place))
             stack.callback(consumer.close)
