@@ -8,8 +8,8 @@ where it is bound and the whole file only ever tests membership in it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from types import FunctionType
 
 from predicate_extract.constants import Const, Plain, is_plain
@@ -104,26 +104,23 @@ def _defining_scope(name: str, source: Source) -> ast.AST:
     """The enclosing function (or comprehension) that binds a closure's name."""
     node: ast.AST = source.node
     while (node := source.file.parents.get(node, source.file.tree)) is not source.file.tree:
-        if isinstance(node, (*_COMPREHENSIONS, FunctionNode)) and any(_bindings(node, name)):
+        if isinstance(node, (*_COMPREHENSIONS, FunctionNode)) and name in _names(node).bindings:
             return node
     raise Weaken("unknown-name", f"the variable {name} has no visible definition")
 
 
 def _only_binding(name: str, scope: ast.AST, source: Source) -> ast.AST:
     """What the one statement that binds `name` in its scope assigns, or else its node."""
-    bindings = list(_bindings(scope, name))
-    declared = any(
-        name in node.names
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Global | ast.Nonlocal)
-    )
-    if len(bindings) != 1 or declared or bindings[0][1] or isinstance(scope, _COMPREHENSIONS):
+    names = _names(scope)
+    bindings = [*names.bindings.get(name, ()), *names.bindings.get("*", ())]
+    looped = isinstance(scope, _COMPREHENSIONS) or any(loop for _, loop in bindings)
+    if len(bindings) != 1 or looped or name in names.declared:
         raise Weaken(
             "rebound-name",
             f"{name} is bound more than once",
             f"bind {name} once, or pass the value to the filter as an argument",
         )
-    node = bindings[0][0]
+    node: ast.AST = bindings[0][0]
     parent = source.file.parents.get(node)
     if isinstance(parent, ast.Assign) and parent.targets == [node]:
         return parent.value
@@ -132,45 +129,60 @@ def _only_binding(name: str, scope: ast.AST, source: Source) -> ast.AST:
     return node
 
 
-def _bindings(scope: ast.AST, name: str) -> Iterator[tuple[ast.AST, bool]]:
-    """The nodes that bind `name` in the scope itself, each with whether that is in a loop."""
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of a scope: the nodes that bind each, with whether that is in a loop; and those
+    that the functions inside declare `global` or `nonlocal`."""
+
+    bindings: dict[str, list[tuple[ast.AST, bool]]]
+    declared: frozenset[str]
+
+
+@lru_cache(maxsize=256)
+def _names(scope: ast.AST) -> _Names:
+    bindings: dict[str, list[tuple[ast.AST, bool]]] = {}
     if isinstance(scope, FunctionNode):
         a = scope.args
         for argument in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
-            if argument is not None and argument.arg == name:
-                yield argument, False
+            if argument is not None:
+                bindings.setdefault(argument.arg, []).append((argument, False))
     body = scope.body if isinstance(scope, ast.Module | FunctionNode) else [scope]
     pending = [(node, False) for node in (body if isinstance(body, list) else [body])]
     while pending:
         node, looped = pending.pop()
-        if _binds(node, name):
-            yield node, looped
+        bound = _bound(node)
+        if bound is not None:
+            bindings.setdefault(bound, []).append((node, looped))
         if isinstance(node, ast.ClassDef | FunctionNode):
             continue
         looped = looped or isinstance(node, _LOOPS)
         pending.extend((child, looped) for child in ast.iter_child_nodes(node))
+    declared = frozenset(
+        name
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Global | ast.Nonlocal)
+        for name in node.names
+    )
+    return _Names(bindings, declared)
 
 
-def _binds(node: ast.AST, name: str) -> bool:
+def _bound(node: ast.AST) -> str | None:
+    """The name that a node binds; `*` for any."""
     match node:
-        case ast.Name(id=found, ctx=ast.Store() | ast.Del()):
-            return found == name
-        case ast.alias(name=found, asname=None):
-            return found.partition(".")[0] in (name, "*")
-        case ast.alias(asname=found):
-            return found == name
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            return name
+        case ast.alias(name=name, asname=None):
+            return name.partition(".")[0]
+        case ast.alias(asname=name):
+            return name
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return node.name == name
+            return node.name
         case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
-            return node.name == name
+            return node.name
         case ast.MatchMapping():
-            return node.rest == name
-    return False
+            return node.rest
+    return None
 
 
 def _only_tested(name: str, source: Source) -> bool:
-    return all(
-        is_membership(node, source.file.parents)
-        for node in ast.walk(source.file.tree)
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-    )
+    return all(is_membership(node, source.file.parents) for node in source.file.loads.get(name, ()))

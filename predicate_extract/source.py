@@ -43,6 +43,15 @@ class SourceFile:
         """Every node's parent."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
+    @cached_property
+    def loads(self) -> dict[str, list[ast.Name]]:
+        """Every place where a name is read."""
+        found: dict[str, list[ast.Name]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.id, []).append(node)
+        return found
+
     def compiles_to(self, code: CodeType) -> bool:
         """Whether exactly this code object results from the file."""
         candidates = self._codes.get((code.co_qualname, code.co_firstlineno), ())

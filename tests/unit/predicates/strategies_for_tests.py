@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from types import SimpleNamespace
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from predicate_extract import (
@@ -24,6 +25,8 @@ from predicate_extract import (
     Predicate,
     Truthy,
 )
+
+RELAXED = settings(deadline=None)
 
 OPS = ("==", "!=", "<", "<=", ">", ">=")
 

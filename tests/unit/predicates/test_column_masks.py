@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies_for_tests import NUMBERS, OPS, OTHERS, conditions, trees
+from strategies_for_tests import NUMBERS, OPS, OTHERS, RELAXED, conditions, trees
 
 from predicate_extract import Compare, Const, Defined, Field, In, IsNull, Not, Truthy
 from predicate_extract.columns import mask
@@ -78,7 +78,7 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return batch.slice(draw(st.integers(0, size - 1)))
 
 
-@settings(max_examples=300)
+@settings(RELAXED, max_examples=300)
 @given(trees(FIELDS) | conditions(FIELDS), batches())
 def test_mask_agrees_with_python_or_sends_the_row_there(predicate, batch):
     found = mask(predicate, batch)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies_for_tests import conditions, contents, evaluate_python, trees
+from strategies_for_tests import RELAXED, conditions, contents, evaluate_python, trees
 
 from predicate_extract import (
     FALSE,
@@ -43,6 +43,7 @@ def _literals_may_be_odd():
         yield
 
 
+@RELAXED
 @given(trees(), samples)
 def test_evaluation_is_that_of_python(predicate, some):
     for content in some:
@@ -62,6 +63,7 @@ def rebuilt(predicate: Predicate) -> Predicate:
             return predicate
 
 
+@RELAXED
 @given(trees(), samples)
 def test_simplification_keeps_true_false_and_raised(predicate, some):
     simple = rebuilt(predicate)
@@ -69,6 +71,7 @@ def test_simplification_keeps_true_false_and_raised(predicate, some):
         assert simple.evaluate(content) is predicate.evaluate(content)
 
 
+@RELAXED
 @given(trees(), trees(), trees(), samples)
 def test_choice_is_if_then_else(test, then, otherwise, some):
     chosen = choice(rebuilt(test), rebuilt(then), rebuilt(otherwise))
@@ -80,6 +83,7 @@ def test_choice_is_if_then_else(test, then, otherwise, some):
         assert chosen.evaluate(content) is expected
 
 
+@RELAXED
 @given(trees(), trees(), samples)
 def test_a_covering_predicate_matches_all_that_the_covered_one_matches(wide, narrow, some):
     if wide.covers(narrow):
@@ -87,6 +91,7 @@ def test_a_covering_predicate_matches_all_that_the_covered_one_matches(wide, nar
             assert wide.matches(content) or not narrow.matches(content)
 
 
+@RELAXED
 @given(conditions((Field(("a",)),)), conditions((Field(("a",)),)), st.booleans(), samples)
 def test_conditions_on_one_field_cover_soundly(wide, narrow, opposite, some):
     if opposite:
@@ -122,6 +127,7 @@ def test_a_condition_that_may_raise_hides_the_ones_after_it():
     assert not DEAR.covers(IS_IBM & DEAR)
 
 
+@RELAXED
 @given(trees())
 def test_json_comes_back(predicate):
     assert Predicate.from_json(predicate.to_json()) == predicate
@@ -136,6 +142,7 @@ json_values = st.recursive(
 )
 
 
+@RELAXED
 @given(
     json_values
     | json_values.map(lambda value: {"version": 1, "predicate": value})
