@@ -1,0 +1,84 @@
+"""Every file of examples/ runs, embedded and on Ray, and does what it says."""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import activebroker as ab
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    # As a module of a user's own: its classes travel by value.
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def paper_example(module: ModuleType, got: Any) -> None:
+    assert got == [module.Trade("IBM", 90.0), module.Trade("HP", 120.0)]
+
+
+def stateful(module: ModuleType, got: Any) -> None:
+    assert got == {"Rhine": [3.0, 3.75, 4.5, 5.25], "Elbe": [2.0]}
+
+
+def move(module: ModuleType, got: Any) -> None:
+    assert len(got) >= 2000
+    assert got == list(range(9, got[-1] + 1, 10))
+
+
+def transform(module: ModuleType, got: Any) -> None:
+    assert got == [module.Peak("north", 50.0), module.Peak("north", 230.0)]
+
+
+def untyped(module: ModuleType, got: Any) -> None:
+    assert got == [{"level": "alert", "text": "too hot", "where": ("hall", 3)}]
+
+
+def errors(module: ModuleType, got: Any) -> None:
+    forwarded, lost = got
+    assert forwarded == [20.0]
+    assert lost == ["ZeroDivisionError: float division by zero"]
+
+
+CHECKS = [paper_example, stateful, move, transform, untyped, errors]
+each_example = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+HOT = [108.0, 108.5, 109.0, 109.5]
+
+
+@each_example
+def test_embedded(check: Callable[[ModuleType, Any], None]) -> None:
+    module = load(check.__name__)
+    with ab.Fabric(brokers=["atlanta", "dallas"]) as fabric:
+        check(module, module.run(fabric))
+
+
+@pytest.mark.ray
+@each_example
+def test_on_ray(check: Callable[[ModuleType, Any], None], ray_fabric: Any) -> None:
+    module = load(check.__name__)
+    check(module, module.run(ray_fabric))
+
+
+def test_a_device_joins_a_broker() -> None:
+    assert load("device").main() == HOT
+
+
+@pytest.mark.ray
+def test_a_device_joins_brokers_on_ray(ray_fabric: Any) -> None:
+    assert load("device").run(ray_fabric.address, ray_fabric.key) == HOT
+
+
+def test_none_is_forgotten() -> None:
+    tested = {check.__name__ for check in CHECKS} | {"device"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
