@@ -66,17 +66,18 @@ class FilterInstance:
         self.base = find_base(cls)
         self.given = instance
         self._args, self._kwargs = args, kwargs
-        end = cls.__mro__.index(self.base or object)
-        self.classes = cls.__mro__[:end]
+        runtime = (self.base or object).__mro__
+        self.classes = tuple(parent for parent in cls.__mro__ if parent not in runtime)
 
     def overridden_hooks(self) -> list[str]:
         """The base class's other methods that the filter replaces."""
-        known = vars(self.base) if self.base else {}
+        named = dict.fromkeys(name for parent in self.classes for name in vars(parent))
         return [
             name
-            for parent in self.classes
-            for name in vars(parent)
-            if name not in vars(object) and name != "enqueue" and callable(known.get(name))
+            for name in named
+            if name not in vars(object)
+            and name != "enqueue"
+            and callable(getattr(self.base, name, None))
         ]
 
     def constant(self, name: str) -> Const | Container:
@@ -183,8 +184,19 @@ class FilterInstance:
             )
         if name in self._changed:
             raise Weaken("state", f"self.{name} changes outside __init__", _HOIST)
-        if self.base is not None and hasattr(self.base, name):
+        if self.base is not None and (hasattr(self.base, name) or name in self._names_of_base):
             raise Weaken("state", f"self.{name} belongs to {self.base.__name__}")
+
+    @cached_property
+    def _names_of_base(self) -> frozenset[str]:
+        """Every attribute that the base class's own methods mention."""
+        return frozenset(
+            name
+            for parent in (self.base or object).__mro__
+            for member in vars(parent).values()
+            if isinstance(member, FunctionType)
+            for name in member.__code__.co_names
+        )
 
     def _class_attribute(self, name: str) -> tuple[Any] | None:
         for parent in self.classes:
@@ -392,7 +404,15 @@ def _is_repeatable(node: ast.expr | None, method: _Method) -> bool:
     if node is None:
         return False
     source, function = method.source, method.function
-    arguments = set(inspect.signature(function).parameters)
+    a = source.node.args
+    arguments = {argument.arg for argument in (*a.posonlyargs, *a.args, *a.kwonlyargs)}
+    if any(
+        isinstance(part, ast.Call)
+        for d in (*a.defaults, *a.kw_defaults)
+        if d
+        for part in ast.walk(d)
+    ):
+        return False
     rebound = {
         n.id
         for n in ast.walk(source.node)

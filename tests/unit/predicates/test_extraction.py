@@ -282,7 +282,39 @@ class Silent(FIFOFilter):
             super().enqueue(event)
 
 
+class Mixin:
+    def adjust(self, limit):
+        self.limit = limit
+
+
+class Mixed(AtLeast, Mixin):
+    pass
+
+
+class Defaulted(FIFOFilter):
+    def __init__(self, limit=unknown(3)):  # noqa: B008
+        super().__init__()
+        self.limit = limit
+
+    def enqueue(self, event):
+        if event.content.price > self.limit:
+            super().enqueue(event)
+
+
+class Clashing(FIFOFilter):
+    def __init__(self, sent):
+        super().__init__()
+        self.sent = sent
+
+    def enqueue(self, event):
+        if event.content.price > self.sent:
+            super().enqueue(event)
+
+
 FILTERS = [
+    (Mixed, (3,), "TRUE", False, True),
+    (Defaulted, (), "TRUE", False, False),
+    (Clashing, (3,), "TRUE", False, False),
     (AtLeast, (100,), "price >= 100 AND name IN ('IBM') AND bonus != 5", True, False),
     (AtLeast(3, "ab"), (), "price >= 3 AND name IN ('a', 'b') AND bonus != 5", True, False),
     (AtLeast, (), "TRUE", False, False),
