@@ -7,9 +7,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from predicate_extract.algebra import widened
+from predicate_extract.effects import may_change_something
 from predicate_extract.errors import NotAFilter
 from predicate_extract.fields import field_uses
-from predicate_extract.instance import FilterInstance, may_change_something
+from predicate_extract.instance import FilterInstance
 from predicate_extract.predicate import TRUE, Predicate
 from predicate_extract.report import Extraction, FieldUse, Reason, Weaken
 from predicate_extract.source import Source, trusted_source

@@ -18,27 +18,12 @@ from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 from predicate_extract.constants import Const
+from predicate_extract.effects import PURE_BUILTINS, leaks_self, may_change_something, stores
 from predicate_extract.report import Weaken
 from predicate_extract.scope import Container, freeze, is_fresh, is_membership, resolve
 from predicate_extract.source import Source, trusted_source
 
 _LOOKUP_HOOKS = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
-_PURE = frozenset(
-    {
-        *("abs", "bool", "bytes", "dict", "float", "frozenset", "int", "len", "list", "max", "min"),
-        *("round", "set", "sorted", "str", "sum", "tuple"),
-    }
-)
-_READERS = (
-    ast.Compare,
-    ast.BoolOp,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.If,
-    ast.IfExp,
-    ast.While,
-    ast.Assert,
-)
 _DATACLASS_METHODS = frozenset(
     ("__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__replace__")
 )
@@ -153,7 +138,7 @@ class FilterInstance:
     @cached_property
     def _leaks(self) -> bool:
         """Whether a method uses its instance other than by reading and setting attributes."""
-        return any(method.bound and _leaks_self(method.source) for method in self._methods)
+        return any(method.bound and leaks_self(method.source) for method in self._methods)
 
     @cached_property
     def _changed(self) -> frozenset[str]:
@@ -161,7 +146,7 @@ class FilterInstance:
         return frozenset(
             node.attr
             for method in self._methods
-            for node, apart in _stores(method.source)
+            for node, apart in stores(method.source)
             if method.name != "__init__" or apart
         )
 
@@ -170,7 +155,7 @@ class FilterInstance:
         found: dict[str, list[tuple[ast.Attribute, _Method]]] = {}
         for method in self._methods:
             if method.name == "__init__":
-                for node, _ in _stores(method.source):
+                for node, _ in stores(method.source):
                     found.setdefault(node.attr, []).append((node, method))
         return found
 
@@ -209,10 +194,10 @@ class FilterInstance:
 
     def _init_value(self, name: str) -> tuple[object, bool]:
         """The attribute's value, and whether `__init__` built it, so that nobody else has it."""
-        stores = self._init_values[name]
-        node, method = stores[0]
+        places = self._init_values[name]
+        node, method = places[0]
         assigned = _assigned(node, method.source)
-        once = len(stores) == 1 and assigned is not None
+        once = len(places) == 1 and assigned is not None
         if self.given is None and not (once and _is_repeatable(assigned, method)):
             raise Weaken(
                 "state",
@@ -271,53 +256,6 @@ _REPEATABLE = (
 )
 
 
-def may_change_something(source: Source, methods: frozenset[str] = frozenset()) -> bool:
-    """Whether a function may change anything that outlives its call, as far as its text shows.
-
-    `methods` are the names of methods that are looked at on their own.
-    """
-    parents = source.file.parents
-    first = _self_name(source) if methods else None
-    for node in ast.walk(source.node):
-        match node:
-            case (
-                ast.Attribute(ctx=ast.Store() | ast.Del())
-                | ast.Subscript(ctx=ast.Store() | ast.Del())
-            ):
-                return True
-            case (
-                ast.Global()
-                | ast.Nonlocal()
-                | ast.Await()
-                | ast.Yield()
-                | ast.YieldFrom()
-                | ast.Import()
-                | ast.ImportFrom()
-                | ast.With()
-                | ast.AsyncWith()
-            ):
-                return True
-            case ast.Call() if not _is_harmless_call(node, first, methods):
-                return True
-            case ast.Attribute(value=ast.Name(id=name), ctx=ast.Load()) if name == first:
-                parent = parents.get(node)
-                is_method = isinstance(parent, ast.Call) and parent.func is node
-                if not (is_method or isinstance(parent, _READERS)):
-                    return True
-    return False
-
-
-def _is_harmless_call(call: ast.Call, first: str | None, methods: frozenset[str]) -> bool:
-    match call.func:
-        case ast.Name(id=name):
-            return name in _PURE or name in ("super", "getattr", "hasattr", "isinstance")
-        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="enqueue"):
-            return True
-        case ast.Attribute(value=ast.Name(id=name), attr=attr):
-            return name == first and attr in methods
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class _Function:
     name: str
@@ -355,40 +293,6 @@ def _functions_of(cls: type, name: str, member: object) -> Iterator[_Function | 
         yield _Function(name, function, bound) if isinstance(function, FunctionType) else None
 
 
-def _self_name(source: Source) -> str | None:
-    a = source.node.args
-    first = [*a.posonlyargs, *a.args][:1]
-    return first[0].arg if first else None
-
-
-def _leaks_self(source: Source) -> bool:
-    name = _self_name(source)
-    for node in ast.walk(source.node):
-        if isinstance(node, ast.Name) and node.id == name:
-            parent = source.file.parents.get(node)
-            if not isinstance(parent, ast.Attribute) or not isinstance(node.ctx, ast.Load):
-                return True
-            if parent.attr in ("__dict__", "__class__"):
-                return True
-    return False
-
-
-def _stores(source: Source) -> Iterator[tuple[ast.Attribute, bool]]:
-    """Every attribute the function sets or deletes, and whether it does so not by itself, or not
-    on its own instance."""
-    name = _self_name(source)
-    pending: list[tuple[ast.AST, bool]] = [
-        (child, False) for child in ast.iter_child_nodes(source.node)
-    ]
-    while pending:
-        node, nested = pending.pop()
-        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            own = isinstance(node.value, ast.Name) and node.value.id == name
-            yield node, nested or not own
-        inside = nested or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        pending.extend((child, inside) for child in ast.iter_child_nodes(node))
-
-
 def _assigned(node: ast.Attribute, source: Source) -> ast.expr | None:
     """What a top-level statement of the function assigns to this attribute."""
     statement = source.file.parents.get(node)
@@ -421,7 +325,7 @@ def _is_repeatable(node: ast.expr | None, method: _Method) -> bool:
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             called = source.file.parents.get(part)
-            if isinstance(called, ast.Call) and called.func is part and part.id in _PURE:
+            if isinstance(called, ast.Call) and called.func is part and part.id in PURE_BUILTINS:
                 if part.id in function.__globals__ or part.id in arguments | rebound:
                     return False
             elif part.id in arguments:
