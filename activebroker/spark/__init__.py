@@ -4,8 +4,9 @@ Importing this package does not import pyspark: an install without it gets `Miss
 to do, from the first call that needs it.
 """
 
+from activebroker.spark.apply import apply
 from activebroker.spark.java import java_home
 from activebroker.spark.runner import SparkRunner
 from activebroker.spark.session import session, stop
 
-__all__ = ["SparkRunner", "java_home", "session", "stop"]
+__all__ = ["SparkRunner", "apply", "java_home", "session", "stop"]

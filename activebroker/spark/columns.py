@@ -40,10 +40,11 @@ def readable(arrow: pa.DataType) -> pa.DataType:
 
 
 def _within(arrow: pa.DataType, convert: Convert) -> pa.DataType:
+    # Everything inside may be null for Spark: it is, where what is around it is.
     if pa.types.is_list(arrow):
-        return pa.list_(arrow.value_field.with_type(convert(arrow.value_type)))
+        return pa.list_(convert(arrow.value_type))
     if pa.types.is_struct(arrow):
-        return pa.struct([field.with_type(convert(field.type)) for field in arrow])
+        return pa.struct([pa.field(field.name, convert(field.type)) for field in arrow])
     return arrow
 
 

@@ -53,7 +53,7 @@ class SparkRunner:
         self._registry.register(payload.input)
         self._registry.register(payload.output)
         self._states: dict[str, bytes] = {}
-        self._keyed = envelope.stateful or envelope.shared or _has_hooks(payload)
+        self._keyed = envelope.stateful or envelope.shared or has_hooks(_filter_class(payload))
         self._spark: SparkSession | None = None
         require()
 
@@ -217,10 +217,13 @@ def _struct(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
-def _has_hooks(payload: Payload) -> bool:
+def has_hooks(cls: type[FIFOFilter]) -> bool:
     """Whether a stream of this filter needs an instance of its own from start to end."""
-    try:
-        cls = type(payload.make())
-    except Exception:  # noqa: BLE001 - user code; it fails on the executors too, and is told there
-        return False
     return any(getattr(cls, hook) is not getattr(FIFOFilter, hook) for hook in _HOOKS)
+
+
+def _filter_class(payload: Payload) -> type[FIFOFilter]:
+    try:
+        return type(payload.make())
+    except Exception:  # noqa: BLE001 - user code; it fails on the executors too, and is told there
+        return FIFOFilter
