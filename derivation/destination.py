@@ -3,6 +3,9 @@
 The filter starts when every origin has handed over: first the state, then the buffer, then what
 the new flows brought behind their marks. A destination without origins (the relay of an
 offload) starts at once: its flows are ordered at the consumers, each behind the one it follows.
+
+Where the filter was stopped at its origin, the channel ends here with the same reason. Where an
+origin is lost with the filter's state, it is the initiator who knows how far things have gone.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from derivation.protocol import (
     Send,
     Started,
     StartFilter,
+    StopFilter,
 )
 
 
@@ -60,6 +64,13 @@ class HandOverReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class PartyLost:
+    """A node is gone: what it has not sent will not come."""
+
+    party: Party
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     pass
 
@@ -74,7 +85,7 @@ class Destination(Machine):
         self.plan = plan
         self.here = here
         self._hand_overs: dict[Party, HandOver | None] = dict.fromkeys(plan.origins)
-        self._marks = {swap.new: None for swap in plan.swaps if swap.destination == here}
+        self._marks = {swap.new: swap.source for swap in plan.swaps if swap.destination == here}
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -104,6 +115,8 @@ class Destination(Machine):
         got = [hand_over for hand_over in self._hand_overs.values() if hand_over is not None]
         if len(got) < len(self._hand_overs) or self.state is not DestinationState.PREPARED:
             return []
+        if error := next((each.error for each in got if each.error is not None), None):
+            return self._stop(error)
         self.state = DestinationState.RUNNING
         effects: list[Effect] = []
         if state := {key: value for each in got for key, value in each.state.items()}:
@@ -116,6 +129,19 @@ class Destination(Machine):
             return []
         self.state = DestinationState.COMPLETED
         return [Send(self.plan.initiator, Started(self.plan.derivation, self.here))]
+
+    def _stop(self, error: str) -> list[Effect]:
+        self._marks.clear()  # what they bring has nowhere to go
+        return [StopFilter(error), *self._report_when_complete()]
+
+    def _lost(self, input: PartyLost, _: float) -> list[Effect]:
+        self._marks = {flow: who for flow, who in self._marks.items() if who != input.party}
+        if self.state is DestinationState.RUNNING:
+            return self._report_when_complete()
+        if self._hand_overs.get(input.party, input) is None:
+            reason = f"{input.party!r} was lost, and the filter's state with it"
+            return [Send(self.plan.initiator, Refused(self.plan.derivation, self.here, reason))]
+        return []
 
     def _cancel(self, _: Cancelled, __: float) -> list[Effect]:
         self.state = DestinationState.CANCELLED
@@ -130,14 +156,21 @@ class Destination(Machine):
         (DestinationState.LOADING, LoadFailed): _load_failed,
         (DestinationState.LOADING, MarkReceived): _mark,
         (DestinationState.LOADING, HandOverReceived): _hand_over,
+        (DestinationState.LOADING, PartyLost): _lost,
         (DestinationState.LOADING, Cancelled): _cancel,
         (DestinationState.PREPARED, HandOverReceived): _hand_over,
         (DestinationState.PREPARED, MarkReceived): _mark,
+        (DestinationState.PREPARED, PartyLost): _lost,
         (DestinationState.PREPARED, Cancelled): _cancel,
         (DestinationState.RUNNING, MarkReceived): _mark,
+        (DestinationState.RUNNING, PartyLost): _lost,
+        (DestinationState.RUNNING, Cancelled): _cancel,
         (DestinationState.CANCELLED, Loaded): None,
         (DestinationState.CANCELLED, LoadFailed): None,
         (DestinationState.CANCELLED, Cancelled): None,
         (DestinationState.CANCELLED, MarkReceived): None,
+        (DestinationState.CANCELLED, PartyLost): None,
         (DestinationState.COMPLETED, MarkReceived): None,
+        (DestinationState.COMPLETED, PartyLost): None,
+        (DestinationState.COMPLETED, Cancelled): _cancel,
     }

@@ -1,7 +1,8 @@
 """The initiator: prepares all parties, requests the swaps, and tells how it ended.
 
 Until the first swap is requested everything can be rolled back by forgetting it. From then on
-the derivation goes forward; if a party keeps it waiting, the user is told which.
+the derivation goes forward; if a party keeps it waiting, the user is told which. A destination
+that is lost then, or that cannot go on because an origin was, is the end of the channel.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ class InitiatorState(Enum):
     PREPARING = auto()
     SWAPPING = auto()
     COMPLETED = auto()
+    FAILED = auto()
     ROLLED_BACK = auto()
+
+
+ENDED = (InitiatorState.COMPLETED, InitiatorState.FAILED, InitiatorState.ROLLED_BACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +138,22 @@ class Initiator(Machine):
         self.state = InitiatorState.COMPLETED
         return [CancelDeadline(), Finish("completed")]
 
-    def _overdue(self, input: PartyLost | DeadlinePassed, _: float) -> list[Effect]:
+    def _fail(self, input: PartyRefused, _: float) -> list[Effect]:
+        self.state = InitiatorState.FAILED
+        return [CancelDeadline(), Finish("failed", f"at {input.party!r}: {input.reason}")]
+
+    def _lost(self, input: PartyLost, _: float) -> list[Effect]:
+        if input.party not in self._waiting:
+            return []  # the destinations know what to do without it
+        self.state = InitiatorState.FAILED
+        return [CancelDeadline(), Finish("failed", f"{input.party!r} was lost")]
+
+    def _overdue(self, _: DeadlinePassed, __: float) -> list[Effect]:
         waiting = ", ".join(map(repr, self._waiting))
-        lost = f"{input.party!r} was lost; " if isinstance(input, PartyLost) else ""
-        return [Finish("overdue", f"{lost}the switch-over waits for {waiting}")]
+        return [Finish("overdue", f"the switch-over waits for {waiting}")]
 
     def validate(self) -> None:
-        ended = self.state in (InitiatorState.COMPLETED, InitiatorState.ROLLED_BACK)
+        ended = self.state in ENDED
         assert self.state is not InitiatorState.COMPLETED or not self._waiting
         assert ended or self.state is InitiatorState.IDLE or self._waiting
 
@@ -151,11 +165,12 @@ class Initiator(Machine):
         (InitiatorState.PREPARING, DeadlinePassed): _roll_back,
         (InitiatorState.SWAPPING, PartyPrepared): None,
         (InitiatorState.SWAPPING, PartyStarted): _started,
-        (InitiatorState.SWAPPING, PartyLost): _overdue,
+        (InitiatorState.SWAPPING, PartyRefused): _fail,
+        (InitiatorState.SWAPPING, PartyLost): _lost,
         (InitiatorState.SWAPPING, DeadlinePassed): _overdue,
         **{
             (state, late): None
-            for state in (InitiatorState.COMPLETED, InitiatorState.ROLLED_BACK)
+            for state in ENDED
             for late in (PartyPrepared, PartyRefused, PartyStarted, PartyLost, DeadlinePassed)
         },
     }

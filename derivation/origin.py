@@ -52,10 +52,14 @@ class AckReceived:
 
 @dataclass(frozen=True, slots=True)
 class StateCaptured:
-    """The filter stands still. `buffer` holds (supplier, events) in the order of arrival."""
+    """The filter stands still. `buffer` holds (supplier, events) in the order of arrival.
+
+    `error`: the filter was stopped meanwhile, and why.
+    """
 
     state: dict[str, bytes]
     buffer: tuple[tuple[str, Any], ...]
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,7 @@ class Origin(Machine):
                         if swap.origin == self.here and swap.destination == destination
                         for flow in swap.old
                     ),
+                    input.error,
                 ),
             )
             for destination in plan.destinations

@@ -91,6 +91,8 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
+    """To the initiator: `party` cannot take its part; after the swaps, the channel has ended."""
+
     derivation: int
     party: Party
     reason: str
@@ -124,7 +126,8 @@ class HandOver:
 
     `state` is the filter's state by supplier and `buffer` the events that reached the origin
     but not its filter, in order; both hold only what concerns this destination's suppliers.
-    `ended` are the origin's flows that its successor's flows follow.
+    `ended` are the origin's flows that its successor's flows follow. `error`: the filter was
+    stopped before it could be handed over, and why.
     """
 
     derivation: int
@@ -132,6 +135,7 @@ class HandOver:
     state: dict[str, bytes]
     buffer: tuple[Any, ...]
     ended: tuple[FlowId, ...]
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,13 @@ class StartFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class StopFilter:
+    """Open the outputs and end them with this error: there is no filter to go on with."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveFilter:
     """Drop the filter and its port; all it had is at the destinations."""
 
@@ -206,7 +217,8 @@ class CancelDeadline:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Tell the user: `completed`, `rolled back`, or `overdue` (still under way, past its time)."""
+    """Tell the user: `completed`, `rolled back`, `failed` (the channel has ended), or `overdue`
+    (still under way, past its time)."""
 
     outcome: str
     reason: str = ""
@@ -220,6 +232,7 @@ Effect = (
     | RestoreState
     | MergeBuffer
     | StartFilter
+    | StopFilter
     | RemoveFilter
     | SetDeadline
     | CancelDeadline

@@ -1,16 +1,15 @@
 """The directory: the one node that knows the whole fabric and changes it, one change at a time.
 
-A change is a generator: it yields calls to nodes and is resumed with their answers, so that it
-reads in the order in which it happens. The calls are few (events never pass here).
+Each request is a method that is a change (see `changes.py`).
 """
 
 from __future__ import annotations
 
-import logging
-from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
+from activebroker.broker.changes import Calls, Change, Changes, Done
 from activebroker.broker.messages import (
     AbandonPort,
     Body,
@@ -22,6 +21,8 @@ from activebroker.broker.messages import (
     CloseSupplier,
     Deploy,
     Derive,
+    ExpectFlow,
+    FinishFlow,
     Greet,
     Join,
     Leave,
@@ -44,22 +45,17 @@ from activebroker.core.errors import (
     ActiveBrokerError,
     ChannelTypeConflict,
     Closed,
+    DeadlineExceeded,
     InvalidFilter,
     MoveFailed,
     NameTaken,
     UnknownChannel,
     UnknownPlace,
+    Unreachable,
     suggestion,
 )
 from activebroker.routing import Channel, Graph, Member, Outlet, Port, Stage
 from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
-
-log = logging.getLogger(__name__)
-
-Calls = list[tuple[str, CallBody]]
-Change = Generator[Calls | Migration, Any, Any]
-Done = Callable[[Any, ActiveBrokerError | None], None]
-PATIENCE = 10.0  # seconds that a node may take to carry out a call
 
 
 class Directory:
@@ -76,89 +72,22 @@ class Directory:
         self.members: dict[str, Member] = {me.name: me}
         self.graph = Graph()
         self._me = me
-        self._call = call
         self._tell = tell
-        self._set_deadline = set_deadline
-        self._now = now
-        self._queue: deque[tuple[Change, Done]] = deque()
-        self._current: tuple[Change, Done] | None = None
-        self._migration: Migration | None = None
-        self._answers: list[Any] = []
-        self._missing = 0
-        self._error: ActiveBrokerError | None = None
+        self._changes = Changes(call, tell, set_deadline, now, self._failed_late)
 
     def request(self, body: CallBody, done: Done) -> None:
         """Queue a change; `done` gets its result or its error."""
-        change = getattr(self, f"_{type(body).__name__}")(body)
-        self._queue.append((change, done))
-        self._next()
+        self._changes.submit(getattr(self, f"_{type(body).__name__}")(body), done)
 
     def lost(self, node: str) -> None:
         """A member fell silent: what it had is gone."""
-        if self._migration is not None:
-            self._migration.lost(node)
+        self._see_off(node)
+        self._changes.lost(node)
         self.request(Leave(node), lambda result, error: None)
 
-    @property
-    def migration(self) -> Migration | None:
-        """The third-party derivation under way."""
-        return self._migration
-
-    # --- running changes ----------------------------------------------------------------------
-
-    def _next(self) -> None:
-        if self._current is None and self._queue:
-            self._current = self._queue.popleft()
-            self._resume(None, None)
-
-    def _resume(self, value: Any, error: ActiveBrokerError | None) -> None:
-        assert self._current is not None
-        change, done = self._current
-        try:
-            step = change.throw(error) if error is not None else change.send(value)
-        except StopIteration as stop:
-            self._current = None
-            done(stop.value, None)
-            self._next()
-        except ActiveBrokerError as failure:
-            self._current = None
-            done(None, failure)
-            self._next()
-        except Exception as failure:
-            # A fault of ours: the one who asked is told, and the others are served.
-            log.exception("a change of the fabric failed")
-            self._current = None
-            done(None, ActiveBrokerError(f"The directory failed: {failure!r}"))
-            self._next()
-        else:
-            if isinstance(step, Migration):
-                self._migration = step
-                step.begin(self._tell, self._set_deadline, self._migrated, self._now)
-            else:
-                self._ask(step)
-
-    def _ask(self, calls: Calls) -> None:
-        self._answers, self._missing, self._error = [None] * len(calls), len(calls), None
-        if not calls:
-            self._resume([], None)
-            return
-
-        def answered(index: int) -> Done:
-            def done(result: Any, error: ActiveBrokerError | None) -> None:
-                self._answers[index] = result
-                self._error = self._error or error
-                self._missing -= 1
-                if self._missing == 0:
-                    self._resume(self._answers, self._error)
-
-            return done
-
-        for index, (node, body) in enumerate(calls):
-            self._call(node, body, PATIENCE, answered(index))
-
-    def _migrated(self, outcome: str, reason: str) -> None:
-        self._migration = None
-        self._resume((outcome, reason), None)
+    def migration(self, derivation: int) -> Migration | None:
+        """A third-party derivation that is under way."""
+        return self._changes.migration(derivation)
 
     # --- members ------------------------------------------------------------------------------
 
@@ -177,9 +106,7 @@ class Directory:
 
     def _Leave(self, body: Leave) -> Change:
         name = body.name
-        if self.members.pop(name, None) is None:
-            return None
-        self._tell_members()
+        self._see_off(name)
         for channel in list(self.graph.channels.values()):
             for outlet in [*channel.outlets.values(), *channel.relayed.values()]:
                 if outlet.node == name and outlet.supplier is not None:
@@ -190,14 +117,19 @@ class Directory:
                 yield from self._remove_port(channel, port.id)
         return None
 
+    def _see_off(self, name: str) -> None:
+        if self.members.pop(name, None) is not None:
+            self._tell_members()
+
     def _tell_members(self) -> None:
         changed = MembersChanged(tuple(self.members.values()))
         for name in self.members:
             self._tell(name, changed)
 
-    def _reachable(self, calls: Calls) -> Calls:
-        """Leave out calls to nodes that are gone."""
-        return [(node, body) for node, body in calls if node in self.members]
+    def _tidy(self, calls: Iterable[tuple[str, CallBody]]) -> Change:
+        """Take things down. Where a node is gone, or goes meanwhile, they are down already."""
+        with suppress(Unreachable, DeadlineExceeded):
+            yield [(node, body) for node, body in calls if node in self.members]
 
     # --- channels -----------------------------------------------------------------------------
 
@@ -240,23 +172,29 @@ class Directory:
         calls = list(dict.fromkeys(calls))
         if top.parent is None:
             calls += [
-                (outlet.node, CloseOutlet(outlet.id, finished=True))
-                for outlet in top.sources()
+                (outlet.node, CloseOutlet(outlet.id, finished=True)) for outlet in top.sources()
             ]
         else:
             for stage in top.stages.values():
+                calls.append(self._complete(self.graph.channels[top.parent].ports[stage.id]))
                 for flow in self.graph.into(stage.id):
-                    calls.append((flow.outlet.node, CloseFlow(flow.outlet.id, flow.id)))
-                calls.append((stage.node, ClosePort(stage.id, ())))
-                self.graph.remove_port(self.graph.channels[top.parent], stage.id)
-        yield self._reachable(calls)
-        for channel in subtree:
+                    calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id)))
+        yield from self._tidy(calls)
+        yield from self._forget(top)
+        return None
+
+    def _forget(self, top: Channel) -> Change:
+        """Take a closed channel and all below it out of the picture."""
+        for channel in list(self.graph.subtree(top.name)):
+            channel.closed = True
             for outlet in [*channel.outlets.values(), *channel.relayed.values()]:
                 self.graph.remove_outlet(channel, outlet.id)
+            for stage_id in list(channel.stages):
+                self.graph.displace(channel, stage_id)
             channel.ports.clear()
-            channel.stages.clear()
             channel.relayed.clear()
-        return None
+        if top.parent is not None:
+            yield from self._feed_relays(self.graph.channels[top.parent])
 
     def _complete(self, port: Port) -> tuple[str, CallBody]:
         flows = tuple(flow.id for flow in self.graph.into(port.id))
@@ -299,7 +237,7 @@ class Directory:
         own = channel.relayed.pop(supplier, None) or (outlets[0] if outlets else None)
         if own is None:
             return
-        yield self._reachable([(own.node, CloseOutlet(own.id, finished=False))])
+        yield from self._tidy([(own.node, CloseOutlet(own.id, finished=False))])
         for outlet in (own, *outlets):
             self.graph.remove_outlet(channel, outlet.id)
 
@@ -321,8 +259,8 @@ class Directory:
 
     def _remove_port(self, channel: Channel, port: int) -> Change:
         flows = self.graph.remove_port(channel, port)
-        yield self._reachable(
-            [(flow.outlet.node, CloseFlow(flow.outlet.id, flow.id)) for flow in flows]
+        yield from self._tidy(
+            (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id)) for flow in flows
         )
         yield from self._feed_relays(channel)
 
@@ -335,7 +273,7 @@ class Directory:
                     wanted = union(flow.port.predicate for flow in consumers)
                     if wanted != feed.port.predicate:
                         feed.port.predicate = wanted
-                        yield self._reachable([(own.node, SetPredicate(own.id, feed.id, wanted))])
+                        yield from self._tidy([(own.node, SetPredicate(own.id, feed.id, wanted))])
 
     # --- derived channels ---------------------------------------------------------------------
 
@@ -373,28 +311,37 @@ class Directory:
                 for flow in self.graph.into(stage.id)
             ]
             self.graph.displace(channel, stage.id)
-            yield self._reachable([*calls, (stage.node, Undeploy(stage.id))])
+            yield from self._tidy([*calls, (stage.node, Undeploy(stage.id))])
 
     def _lose_stage(self, channel: Channel, stage: Stage) -> Change:
-        """A broker is gone, and with it the only place of its derived channels' filters."""
-        self.graph.displace(channel, stage.id)
-        if channel.stages or channel.at == SUPPLIER:
-            return
-        reason = (
-            f"{stage.node!r}, which ran the filter of channel {channel.name!r}, is gone. "
-            "Derive the channel again at another place."
-        )
-        yield self._reachable(
-            [(port.node, AbandonPort(port.id, reason)) for port in channel.ports.values()]
-        )
-        channel.closed = True
+        """A node is gone, and with it a place of a derived channel's filter."""
+        if channel.at == SUPPLIER:  # its suppliers are gone as well, and it goes on with the others
+            self.graph.displace(channel, stage.id)
+        else:
+            yield from self._abandon(
+                channel,
+                f"{stage.node!r}, which ran the filter of channel {channel.name!r}, is gone. "
+                "Derive the channel again at another place.",
+            )
+
+    def _abandon(self, top: Channel, reason: str) -> Change:
+        """What made a channel's events is gone: end it for its consumers, with all below it."""
+        calls: Calls = []
+        filters = self._stage_ids()
+        for channel in self.graph.subtree(top.name):
+            stages = channel.stages.values()
+            calls += [(stage.node, Undeploy(stage.id)) for stage in stages]
+            consumers = [each for each in channel.ports.values() if each.id not in filters]
+            calls += [(port.node, AbandonPort(port.id, reason)) for port in consumers]
+        yield from self._tidy(calls)
+        yield from self._forget(top)
 
     def _connect(self, channel: Channel) -> Change:
         """Give every port of a channel, and of what is derived from it at the supplier, a flow
         from every outlet."""
         for child in self.graph.children(channel.name):
             if child.at == SUPPLIER and not child.closed:
-                nodes = {outlet.node: None for outlet in channel.sources()}
+                nodes = self.graph.unserved(channel, child)
                 placed = {stage.node for stage in child.stages.values()}
                 yield from self._deploy(child, [n for n in nodes if n not in placed], "python")
                 yield from self._connect(child)
@@ -402,14 +349,20 @@ class Directory:
             self.graph.connect(channel, outlet, port)
             for outlet, port in self.graph.missing(channel)
         ]
-        self._greet([(flow.outlet.node, flow.port.node) for flow in flows])
         yield from self._feed_relays(channel)
-        yield [(flow.outlet.node, OpenFlow(flow.spec())) for flow in flows]
+        calls: Calls = []
+        for flow in flows:
+            spec = flow.spec(expected=flow.crosses)
+            if flow.crosses:
+                self._tell(flow.port.node, ExpectFlow(spec))
+            calls.append((flow.outlet.node, OpenFlow(spec)))
+        yield calls
 
     def _greet(self, pairs: list[tuple[str, str]]) -> None:
         """Let those that cannot be dialled dial those that will send to them."""
         for source, target in pairs:
-            if source != target and self.members[target].address is None:
+            member = self.members.get(target)
+            if source != target and member is not None and member.address is None:
                 self._tell(target, Greet(source))
 
     # --- third-party derivation ---------------------------------------------------------------
@@ -428,8 +381,8 @@ class Directory:
                 f"Filter {channel.envelope.name} is shared and cannot run at 'supplier'."
             )
         if body.to == SUPPLIER:
-            # Where the flows that are swapped begin: at the relay of one that was offloaded.
-            nodes = list({outlet.node: None for outlet in parent.outlets.values()})
+            # Where the flows that are swapped begin, which may be at the relay of an offload.
+            nodes = list({outlet.node: None for outlet, _ in self.graph.feeds(channel)})
             if not nodes:
                 raise UnknownPlace(
                     f"Channel {parent.name!r} has no supplier now, so there is no place "
@@ -443,12 +396,11 @@ class Directory:
             )
         now = [(stage.node, stage.engine) for stage in channel.stages.values()]
         if now == [(node, engine) for node in nodes]:
-            channel.at = body.to
+            self.graph.relocate(channel, body.to)
             return None
         migration = plan_move(self.graph, self._me.name, channel, nodes, engine, body)
         self._greet(migration.pairs())
         yield from self._migrate(migration)
-        channel.at = body.to
         return None
 
     def _Offload(self, body: Offload) -> Change:
@@ -474,14 +426,31 @@ class Directory:
         return None
 
     def _migrate(self, migration: Migration) -> Change:
+        name = migration.channel.name
         outcome, reason = yield migration
         if outcome == "rolled back":
-            migration.roll_back(self.graph)
-            raise MoveFailed(f"Channel {migration.channel.name!r} stays where it was: {reason}.")
+            raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
         migration.commit(self.graph)
         if outcome == "overdue":
-            raise MoveFailed(f"Channel {migration.channel.name!r} is still moving: {reason}.")
+            raise MoveFailed(f"Channel {name!r} is still moving: {reason}.")
+        if outcome == "failed":
+            yield from self._end_failed(migration, reason)
+            raise MoveFailed(f"Channel {name!r} has ended amid the switch-over: {reason}.")
+
+    def _end_failed(self, migration: Migration, reason: str) -> Change:
+        """End the channel. (A lost relay's supplier goes when the relay's node is seen off.)"""
+        channel = migration.channel
+        yield from self._tidy(
+            (node, Undeploy(stage)) for node, stage in migration.old_stages.items()
+        )
+        if channel.parent is not None:
+            yield from self._abandon(
+                channel, f"Channel {channel.name!r} has ended amid its switch-over: {reason}."
+            )
+
+    def _failed_late(self, migration: Migration, reason: str) -> None:
+        self._changes.submit(self._end_failed(migration, reason), lambda result, error: None)
 
     # --- looking things up --------------------------------------------------------------------
 

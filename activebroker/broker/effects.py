@@ -13,7 +13,7 @@ from activebroker.broker.link import Buffers
 from activebroker.broker.messages import CallBody, FailuresReported
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch
-from activebroker.filters import RunResult
+from activebroker.filters import Failure, RunResult
 from activebroker.routing import StageSpec
 
 # --- inputs -----------------------------------------------------------------------------------
@@ -86,6 +86,14 @@ class StateSnapshotted:
 
 
 @dataclass(frozen=True, slots=True)
+class StateFailed:
+    """A filter's `snapshot` or `restore` raised: it goes on without the state of its old place."""
+
+    stage: int
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     key: str
 
@@ -100,6 +108,7 @@ Input = (
     | StageLoaded
     | WorkDone
     | StateSnapshotted
+    | StateFailed
     | TimerFired
 )
 

@@ -39,6 +39,7 @@ from activebroker.core.errors import FilterStopped, ProtocolError, Unreachable
 from activebroker.events import EventType, TypeRegistry, load
 from activebroker.matching import Parcel
 from activebroker.routing import FlowSpec, StageSpec
+from predicate_extract import TRUE
 
 CREDIT_STEP = WINDOW // 4  # bytes consumed before credit goes back
 
@@ -76,6 +77,7 @@ class Exchange:
         self._on_flow_ended = on_flow_ended
         self._local: deque[Callable[[], None]] = deque()
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
+        self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
 
     # --- what the directory sets up -----------------------------------------------------------
 
@@ -95,20 +97,36 @@ class Exchange:
         self._sweep(outlet)
 
     def open_flow(self, spec: FlowSpec) -> None:
-        if (outlet := self.outlets.get(spec.outlet)) is None:
-            return  # ended in the meantime
-        outlet.open(spec)
+        outlet = self.outlets.get(spec.outlet)
+        if outlet is not None:
+            outlet.open(spec)
         if spec.target == self._here:
-            port, opened = self.ports.get(spec.port), spec
-            if port is not None:
-                self._local.append(lambda: self._opened(port, opened, self._here))
+            self._local.append(partial(self._opened_here, spec))
         else:
-            self._send(spec.target, FlowOpened(spec.id, spec.port, spec.outlet, spec.after), ())
+            opened = FlowOpened(spec.id, spec.port, spec.outlet, spec.after, spec.expected)
+            self._send(spec.target, opened, ())
+        if outlet is None:
+            # It ended by itself in the meantime, and whoever waits for this flow has to know.
+            error = self._stopped.get(spec.outlet)
+            end = FlowEnded(spec.id, spec.port, finished=error is not None, error=error)
+            self._carry(OutFlow(spec, TRUE), end)
+
+    def expect_flow(self, spec: FlowSpec) -> None:
+        if (port := self.ports.get(spec.port)) is not None:
+            port.expect(spec.id, spec.source, spec.outlet)
 
     def close_flow(self, outlet_id: int, flow_id: int) -> None:
         """The flow's port is gone."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
             outlet.close(flow_id)
+            self._unblocked(outlet)
+
+    def end_flow(
+        self, outlet_id: int, flow_id: int, followers: int = 0, finished: bool = False
+    ) -> None:
+        """End a flow behind what it was given."""
+        if (outlet := self.outlets.get(outlet_id)) is not None:
+            outlet.end_flow(flow_id, followers, finished)
             self._unblocked(outlet)
 
     def set_predicate(self, outlet_id: int, flow_id: int, predicate: str | None) -> None:
@@ -128,11 +146,13 @@ class Exchange:
 
     def remove_stage(self, id: int) -> None:
         """Drop a stage; what its outlet still has for its flows goes out."""
+        self._stopped.pop(id, None)
         if self.stages.pop(id, None) is None:
             return
         self._drop_port(self.ports.pop(id))
         if (outlet := self.outlets.get(id)) is not None:
-            outlet.ended = True
+            if not outlet.ended:
+                outlet.end()
             self._sweep(outlet)
         self._effects += [UnloadStage(id), CancelTimer(f"idle {id}")]
 
@@ -146,22 +166,25 @@ class Exchange:
 
     def complete_port(self, id: int, flows: Sequence[int]) -> None:
         """The channel was closed: the port ends when `flows` have finished."""
+        self._stopped.pop(id, None)
         if (port := self.ports.get(id)) is not None:
             port.close(flows)
             self._after(port)
 
     def abandon_port(self, id: int, reason: str) -> None:
-        if id in self.stages:
-            stage = self.stages[id]
-            stage.port.error = reason
-            self.pump(stage)
-        elif id in self.ports:
+        """What fed a subscription is gone."""
+        if id in self.ports:
             self.close_port(id)
             self._effects.append(EndSubscription(id, Unreachable(reason)))
 
     def abandon_all(self, reason: str) -> None:
+        """Nothing here is of use without the directory."""
+        for stage_id in list(self.stages):
+            self.remove_stage(stage_id)
         for port_id in list(self.ports):
             self.abandon_port(port_id, reason)
+        for outlet_id in list(self.outlets):
+            self.close_outlet(outlet_id, finished=False)
 
     # --- events on their way ------------------------------------------------------------------
 
@@ -190,9 +213,9 @@ class Exchange:
             case StreamEnded(flow, port_id, _) | FlowEnded(flow, port_id):
                 if (port := self.ports.get(port_id)) is not None:
                     self._arrived(port, flow, body)
-            case FlowOpened(flow, port_id, outlet_id):
+            case FlowOpened(flow, port_id, outlet_id, after, expected):
                 if (port := self.ports.get(port_id)) is not None:
-                    self._opened(port, body, source)
+                    self._opened(port, flow, source, outlet_id, after, expected)
                 else:
                     self._send(source, FlowDropped(flow, outlet_id), ())
             case FlowDropped(flow, outlet_id):
@@ -243,8 +266,7 @@ class Exchange:
     def _carry(self, flow: OutFlow, item: Item) -> None:
         spec = flow.spec
         if spec.target == self._here:
-            if (port := self.ports.get(spec.port)) is not None:
-                self._local.append(lambda: self._arrived(port, spec.id, item))
+            self._local.append(partial(self._arrived_here, spec, item))
             return
         if not isinstance(item, Parcel):
             self._send(spec.target, item, ())
@@ -254,11 +276,22 @@ class Exchange:
         head = Events(spec.id, spec.port, batch.supplier, batch.type.fingerprint, item.certain)
         self._send(spec.target, head, item.buffers)
 
-    def _opened(self, port: Port, opened: FlowOpened | FlowSpec, source: str) -> None:
-        flow = opened.flow if isinstance(opened, FlowOpened) else opened.id
-        port.opened(flow, source, opened.outlet, opened.after)
+    def _opened_here(self, spec: FlowSpec) -> None:
+        if (port := self.ports.get(spec.port)) is None:
+            self.close_flow(spec.outlet, spec.id)
+        else:
+            self._opened(port, spec.id, self._here, spec.outlet, spec.after, expected=False)
+
+    def _opened(
+        self, port: Port, flow: int, source: str, outlet: int, after: Sequence[int], expected: bool
+    ) -> None:
+        port.opened(flow, source, outlet, after, expected)
         if port.id in self.stages:
             self._on_flow_opened(port.id, flow)
+
+    def _arrived_here(self, spec: FlowSpec, item: Item) -> None:
+        if (port := self.ports.get(spec.port)) is not None:
+            self._arrived(port, spec.id, item)
 
     def _arrived(self, port: Port, flow: int, item: Item) -> None:
         self._pass(port, port.arrived(flow, item))
@@ -324,9 +357,12 @@ class Exchange:
         self._sweep(outlet)
 
     def _sweep(self, outlet: Outlet) -> None:
-        if outlet.drained:
+        stage = self.stages.get(outlet.id)
+        if outlet.drained and (stage is None or not stage.moving):
             self.outlets.pop(outlet.id, None)
             self.remove_stage(outlet.id)
+            if stage is not None and outlet.error is not None:
+                self._stopped[outlet.id] = outlet.error
 
     def _set_idle_timer(self, stage: Stage) -> None:
         envelope = stage.spec.envelope

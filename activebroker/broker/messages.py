@@ -354,6 +354,7 @@ class HandOverState(Message, frozen=True):
     state: dict[str, bytes]
     parcels: tuple[ParcelHead, ...]
     ended: tuple[int, ...]
+    error: str | None = None
 
 
 class MoveStarted(Message, frozen=True):

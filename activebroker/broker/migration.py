@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -40,26 +41,28 @@ class Migration:
     outputs: dict[str, list[FlowSpec]]
     new_flows: list[Flow]
     commit: Callable[[Graph], None]
-    roll_back: Callable[[Graph], None]
     patience: float
     machine: Initiator = field(init=False)
     _tell: Callable[[str, Body], None] = field(init=False)
     _set_deadline: Callable[[int, float | None], None] = field(init=False)
-    _finished: Callable[[str, str], None] = field(init=False)
+    _finished: Callable[[Migration, str, str], None] = field(init=False)
     _now: Callable[[], float] = field(init=False)
-    _over: bool = False
 
     def pairs(self) -> list[tuple[str, str]]:
-        """(source, target) nodes of the new flows, for those that have to meet first."""
-        return [(flow.outlet.node, flow.port.node) for flow in self.new_flows]
+        """(source, target) nodes of the new flows and the hand-overs, for those that have to meet
+        first."""
+        flows = [(flow.outlet.node, flow.port.node) for flow in self.new_flows]
+        return [*flows, *itertools.product(self.plan.origins, self.plan.destinations)]
 
     def begin(
         self,
         tell: Callable[[str, Body], None],
         set_deadline: Callable[[int, float | None], None],
-        finished: Callable[[str, str], None],
+        finished: Callable[[Migration, str, str], None],
         now: Callable[[], float],
     ) -> None:
+        """Carry the plan out. `finished(self, outcome, reason)` is called when it has ended, and
+        before that, once, should it be overdue."""
         self.machine = Initiator(self.plan, self.patience)
         self._tell, self._set_deadline = tell, set_deadline
         self._finished, self._now = finished, now
@@ -84,8 +87,6 @@ class Migration:
             self._handle(initiator.PartyLost(node))
 
     def _handle(self, input: object) -> None:
-        if self._over:
-            return
         finish: protocol.Finish | None = None
         for effect in self.machine.handle(input, self._now()):
             match effect:
@@ -114,19 +115,18 @@ class Migration:
                 case protocol.Finish():
                     finish = effect
         if finish is not None:
-            self._over = True
-            if finish.outcome == "completed":
+            if finish.outcome in ("completed", "failed"):
                 sources = (swap.source for swap in self.plan.swaps)
                 parties = (*self.plan.origins, *self.plan.destinations, *sources)
                 for party in dict.fromkeys(parties):
                     self._tell(party, EndMove(self.plan.derivation, cancelled=False))
-            self._finished(finish.outcome, finish.reason)
+            self._finished(self, finish.outcome, finish.reason)
 
 
 def plan_move(
     graph: Graph, me: str, channel: Channel, nodes: list[str], engine: str, request: Move
 ) -> Migration:
-    """Move the filter of a derived channel to `nodes`."""
+    """Move the filter of a derived channel to `nodes`, at "supplier" those where `feeds` begin."""
     assert channel.parent is not None
     parent = graph.channels[channel.parent]
     old = list(channel.stages.values())
@@ -134,16 +134,14 @@ def plan_move(
     local = request.to == "supplier"
     new = [Stage(graph.new_id(), node, engine) for node in nodes]
     by_node = {stage.node: stage for stage in new}
-    old_by_port = {stage.id: stage for stage in old}
 
     swaps, sources, inputs = [], [], []
     suppliers: list[tuple[str, str]] = []
-    for outlet in parent.outlets.values():
+    for outlet, before in graph.feeds(channel):
         stage = by_node[outlet.node] if local else new[0]
-        port = Port(stage.id, stage.node, channel.predicate, local)
+        port = Port(stage.id, stage.node, channel.predicate)
         flow = Flow(graph.new_id(), parent.name, outlet, port)
         inputs.append(flow)
-        before = [each for each in graph.out_of(outlet.id) if each.port.id in old_by_port]
         after = tuple(each.id for each in before)
         swaps.append(
             Swap(
@@ -155,8 +153,7 @@ def plan_move(
             )
         )
         sources.append((outlet, flow.spec(after)))
-        if outlet.supplier is not None:
-            suppliers.append((outlet.supplier, stage.node))
+        suppliers += [(supplier, stage.node) for supplier in graph.suppliers(outlet)]
 
     new_outlets = {stage.node: Outlet(stage.id, stage.node) for stage in new}
     old_flows = [flow for outlet in old_outlets for flow in graph.out_of(outlet.id)]
@@ -183,13 +180,14 @@ def plan_move(
     def commit(graph: Graph) -> None:
         for stage in old:
             graph.displace(channel, stage.id)
+        channel.at = request.to
         for stage in new:
             channel.stages[stage.id] = stage
             channel.outlets[stage.id] = new_outlets[stage.node]
+            graph.input(channel, stage)
         for flow in inputs:
-            parent.ports[flow.port.id] = flow.port
-            graph.flows[flow.id] = flow
-        for flow in out_flows:
+            flow.port = parent.ports[flow.port.id]
+        for flow in (*inputs, *out_flows):
             graph.flows[flow.id] = flow
 
     return Migration(
@@ -201,7 +199,6 @@ def plan_move(
         outputs=outputs,
         new_flows=[*inputs, *out_flows],
         commit=commit,
-        roll_back=lambda graph: None,
         patience=request.patience,
     )
 
@@ -258,7 +255,6 @@ def plan_offload(
         },
         new_flows=[feed, *out_flows],
         commit=commit,
-        roll_back=lambda graph: None,
         patience=request.patience,
     )
 

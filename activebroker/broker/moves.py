@@ -79,7 +79,7 @@ class Moves:
                 for effect in source.handle(SwapRequested(swap), now):
                     match effect:
                         case protocol.EndFlow(flow, followers):
-                            self._exchange.outlets[outlet].end_flow(flow, followers)
+                            self._exchange.end_flow(outlet, flow, followers)
                         case protocol.OpenFlow():
                             self._exchange.open_flow(spec)
             case HandOverState():
@@ -117,8 +117,14 @@ class Moves:
         """The filter of a stage stands still, and this is its state."""
         for derivation, at in list(self._origins.items()):
             if at.stage.spec.id == stage_id:
-                captured = origin.StateCaptured(state, at.stage.take_buffer())
+                buffer, error = at.stage.take_buffer(), at.stage.outlet.error
+                captured = origin.StateCaptured(state, buffer, error)
                 self._at_origin(derivation, captured, now)
+
+    def lost(self, peer: str, now: float) -> None:
+        """A node is gone."""
+        for derivation in list(self._destinations):
+            self._at_destination(derivation, destination.PartyLost(peer), now)
 
     def under_way(self) -> dict[int, str]:
         """The state of each derivation here, and what it waits for."""
@@ -149,6 +155,7 @@ class Moves:
                 refused = MoveRefused(plan.derivation, self._here, "its filter has ended")
                 self._send(plan.initiator, refused, ())
                 return
+            old.moving = True
             self._origins[plan.derivation] = _AtOrigin(Origin(plan, self._here), old)
             self._at_origin(plan.derivation, origin.PrepareReceived(), now)
 
@@ -164,13 +171,15 @@ class Moves:
             type_ = self._registry.resolve(head.type)
             items.append(Parcel(load(type_, head.supplier, part), head.certain))
         hand_over = protocol.HandOver(
-            body.derivation, body.origin, body.state, tuple(items), body.ended
+            body.derivation, body.origin, body.state, tuple(items), body.ended, body.error
         )
         self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
 
     def _end(self, derivation: int, cancelled: bool, now: float) -> None:
-        if cancelled and derivation in self._origins:
+        if cancelled and (at := self._origins.get(derivation)) is not None:
             self._at_origin(derivation, origin.Cancelled(), now)
+            at.stage.moving = False
+            self._exchange.pump(at.stage)
         if cancelled and derivation in self._destinations:
             self._at_destination(derivation, destination.Cancelled(), now)
         self._origins.pop(derivation, None)
@@ -187,7 +196,7 @@ class Moves:
                     at.stage.capture()
                     self._exchange.pump(at.stage)
                 case protocol.EndFlow(flow, followers):
-                    at.stage.outlet.end_flow(flow, followers)
+                    self._exchange.end_flow(at.stage.outlet.id, flow, followers)
                 case protocol.RemoveFilter():
                     self._exchange.remove_stage(at.stage.spec.id)
                 case protocol.Send(to, message):
@@ -206,6 +215,11 @@ class Moves:
                     for spec in at.outputs:
                         self._exchange.open_flow(spec)
                     self._exchange.start_stage(at.stage)
+                case protocol.StopFilter(error):
+                    for spec in at.outputs:
+                        self._exchange.open_flow(spec)
+                    at.stage.outlet.end(finished=True, error=error)
+                    self._exchange.start_stage(at.stage)
                 case protocol.RemoveFilter():
                     self._exchange.remove_stage(at.stage.spec.id)
                 case protocol.Send(to, message):
@@ -222,7 +236,7 @@ class Moves:
                 self._send(to, MoveRefused(derivation, party, reason), ())
             case protocol.Started(derivation, party):
                 self._send(to, MoveStarted(derivation, party), ())
-            case protocol.HandOver(derivation, here, state, buffer, ended):
+            case protocol.HandOver(derivation, here, state, buffer, ended, error):
                 heads, buffers = [], []
                 for item in buffer:
                     if isinstance(item, StreamEnded):
@@ -237,7 +251,7 @@ class Moves:
                         )
                     )
                     buffers += item.buffers
-                body = HandOverState(derivation, here, state, tuple(heads), ended)
+                body = HandOverState(derivation, here, state, tuple(heads), ended, error)
                 self._send(to, body, buffers)
 
     def machines(self) -> list[Machine]:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from activebroker.broker.calls import Calls, flatten
-from activebroker.broker.directory import Directory, Done
+from activebroker.broker.changes import Done
+from activebroker.broker.directory import Directory
 from activebroker.broker.effects import (
     BatchConsumed,
     BatchPublished,
@@ -28,6 +29,7 @@ from activebroker.broker.effects import (
     SetTimer,
     ShowFailures,
     StageLoaded,
+    StateFailed,
     StateSnapshotted,
     TimerFired,
     WorkDone,
@@ -44,8 +46,10 @@ from activebroker.broker.messages import (
     CloseOutlet,
     ClosePort,
     Deploy,
+    ExpectFlow,
     Expelled,
     FailuresReported,
+    FinishFlow,
     Frame,
     Greet,
     Heard,
@@ -65,8 +69,10 @@ from activebroker.broker.messages import (
 from activebroker.broker.migration import Migration
 from activebroker.broker.moves import Moves
 from activebroker.broker.peers import Peers
+from activebroker.broker.stage import Stage
 from activebroker.core.errors import ActiveBrokerError, PayloadRefused, ProtocolError
 from activebroker.events import EventType, TypeRegistry, describe
+from activebroker.filters import Failure
 from activebroker.matching import Parcel
 from activebroker.routing import Member
 
@@ -127,6 +133,9 @@ class Node:
                 self.exchange.close_port(port)
             case StageLoaded(stage_id, error):
                 self._stage_loaded(stage_id, error)
+            case StateFailed(stage_id, failures):
+                if (stage := self.exchange.stages.get(stage_id)) is not None:
+                    self._report(stage, failures)
             case StateSnapshotted(stage_id, state):
                 self.moves.captured(stage_id, state, now)
             case TimerFired(key):
@@ -149,10 +158,11 @@ class Node:
         if self.peers.is_gone(frame):
             self._effects.append(self.peers.expel(frame))
             return
-        if self.peers.is_stale(frame):
-            return
         if self.peers.restarted(frame):
             self._lose(frame.sender)
+        if self.peers.is_stale(frame):
+            self.peers.greet(frame.sender, self._now)  # which tells who we are
+            return
         if self.peers.receive(frame, self._now):
             self._receive(frame.sender, frame.body, buffers)
 
@@ -176,7 +186,10 @@ class Node:
                 if (move := self._migration(body.derivation)) is not None:
                     move.receive(body)
             case MembersChanged(members):
-                self.peers.members = {member.name: member for member in members}
+                self._members_changed(members)
+            case ExpectFlow(spec):
+                self.exchange.expect_flow(spec)
+                self.peers.greet(spec.source, self._now)
             case Greet(peer):
                 self.peers.greet(peer, self._now)
             case FailuresReported():
@@ -242,6 +255,8 @@ class Node:
                 exchange.open_flow(spec)
             case CloseFlow(outlet, flow):
                 exchange.close_flow(outlet, flow)
+            case FinishFlow(outlet, flow):
+                exchange.end_flow(outlet, flow, finished=True)
             case SetPredicate(outlet, flow, predicate):
                 exchange.set_predicate(outlet, flow, predicate)
             case ClosePort(port, flows):
@@ -275,19 +290,24 @@ class Node:
             self.exchange.remove_stage(stage_id)
             done(None, PayloadRefused(error))
         else:
-            self.exchange.start_stage(self.exchange.stages[stage_id])
+            if (stage := self.exchange.stages.get(stage_id)) is not None:  # not given up meanwhile
+                self.exchange.start_stage(stage)
             done(None, None)
 
     def _work_done(self, stage_id: int, result: Any) -> None:
         stage = self.exchange.stages.get(stage_id)
         if stage is None:
             return
-        if result.failures:
-            samples = tuple(result.failures[:SAMPLES])
-            report = FailuresReported(stage.spec.channel, len(result.failures), samples)
-            self._send(stage.spec.owner, report)
+        self._report(stage, result.failures)
         stage.done(result)
         self.exchange.pump(stage)
+
+    def _report(self, stage: Stage, failures: Sequence[Failure]) -> None:
+        """Tell who derived the channel what its filter has lost."""
+        if failures:
+            samples = tuple(failures[:SAMPLES])
+            report = FailuresReported(stage.spec.channel, len(failures), samples)
+            self._send(stage.spec.owner, report)
 
     # --- time and loss ------------------------------------------------------------------------
 
@@ -312,11 +332,20 @@ class Node:
         if self._ticking:
             self._effects.append(SetTimer("tick", TICK))
 
+    def _members_changed(self, members: tuple[Member, ...]) -> None:
+        """Whom the directory has lost, or seen off, is gone for everybody."""
+        before, self.peers.members = self.peers.members, {each.name: each for each in members}
+        if self.directory is None:  # which knows itself, and still has to answer who leaves
+            for name, member in before.items():
+                if name not in self.peers.members and self.peers.knows(member):
+                    self._lose(name)
+
     def _lose(self, peer: str) -> None:
         """A peer is gone: free everything here that was for it or from it."""
         self.peers.drop(peer)
         self._effects.append(ForgetPeer(peer))
         self.exchange.lost(peer)
+        self.moves.lost(peer, self._now)
         self._calls.lost(peer)
         if self.directory is not None:
             self.directory.lost(peer)
@@ -328,8 +357,7 @@ class Node:
 
     def _migration(self, derivation: int) -> Migration | None:
         """The derivation that this node initiates, if it is this one and under way."""
-        move = self.directory.migration if self.directory is not None else None
-        return move if move is not None and move.plan.derivation == derivation else None
+        return None if self.directory is None else self.directory.migration(derivation)
 
     def _set_move_deadline(self, derivation: int, at: float | None) -> None:
         key = f"move {derivation}"

@@ -30,6 +30,7 @@ class OutFlow:
     spec: FlowSpec
     predicate: Predicate
     credit: int = WINDOW
+    ending: bool = False  # its end is behind what waits; nothing more is for it
     waiting: deque[Item] = field(default_factory=deque)
     offered_events: int = 0
     offered_bytes: int = 0
@@ -47,6 +48,7 @@ class Outlet:
         self.flows: dict[int, OutFlow] = {}
         self.emitted_events = 0
         self.ended = False
+        self.error: str | None = None  # why it ended, if its filter was stopped
         self._carry = carry
 
     @property
@@ -75,7 +77,7 @@ class Outlet:
         rows, nbytes = parcel.batch.num_rows, parcel.nbytes
         self.emitted_events += rows
         selected: dict[Predicate, Parcel | None] = {}
-        for flow in list(self.flows.values()):
+        for flow in self._open():
             if flow.predicate not in selected:
                 selected[flow.predicate] = select(parcel, flow.predicate)
             flow.offered_events += rows
@@ -87,19 +89,20 @@ class Outlet:
 
     def end_stream(self, supplier: str) -> None:
         """Tell all flows that a supplier's stream is complete."""
-        for flow in list(self.flows.values()):
+        for flow in self._open():
             self._put(flow, StreamEnded(flow.spec.id, flow.spec.port, supplier))
 
     def end_flow(
         self, flow_id: int, followers: int = 0, finished: bool = False, error: str | None = None
     ) -> None:
         """End one flow behind what it has been given; it leaves the table when that is sent."""
-        if (flow := self.flows.get(flow_id)) is not None:
+        if (flow := self.flows.get(flow_id)) is not None and not flow.ending:
+            flow.ending = True
             self._put(flow, FlowEnded(flow_id, flow.spec.port, followers, finished, error))
 
     def end(self, finished: bool = False, error: str | None = None) -> None:
         """End all flows; the outlet is drained when they have gone."""
-        self.ended = True
+        self.ended, self.error = True, error
         for flow_id in list(self.flows):
             self.end_flow(flow_id, finished=finished, error=error)
 
@@ -110,6 +113,9 @@ class Outlet:
         flow.credit += nbytes
         while flow.waiting and (flow.credit > 0 or not isinstance(flow.waiting[0], Parcel)):
             self._send(flow, flow.waiting.popleft())
+
+    def _open(self) -> list[OutFlow]:
+        return [flow for flow in self.flows.values() if not flow.ending]
 
     def _put(self, flow: OutFlow, item: Item) -> None:
         if flow.waiting or (flow.credit <= 0 and isinstance(item, Parcel)):

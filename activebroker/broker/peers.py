@@ -9,7 +9,6 @@ from activebroker.broker.messages import (
     Body,
     Expelled,
     Frame,
-    Heard,
     encode,
 )
 from activebroker.routing import Member
@@ -44,8 +43,13 @@ class Peers:
         return (frame.sender, frame.incarnation) in self._gone
 
     def is_stale(self, frame: Frame) -> bool:
-        """Whether the frame is meant for an earlier incarnation of this node."""
-        return frame.to not in (0, self.me.incarnation) and not isinstance(frame.body, Heard)
+        """Whether the frame, and what it acknowledges, is for an earlier process of our name."""
+        return frame.to not in (0, self.me.incarnation)
+
+    def knows(self, member: Member) -> bool:
+        """Whether there is a link with this incarnation of a member."""
+        link = self.links.get(member.name)
+        return link is not None and link.peer_incarnation in (0, member.incarnation)
 
     def expel(self, frame: Frame) -> Transmit:
         """Tell one who was taken for lost that it is no longer a member."""

@@ -17,12 +17,16 @@ Item = Parcel | StreamEnded | FlowEnded
 
 @dataclass(slots=True)
 class InFlow:
-    """The receiving end of a flow. `after`: the flows whose end it still waits for."""
+    """The receiving end of a flow. `after`: the flows whose end it still waits for.
+
+    `told`: the directory's notice of it has come, or none will.
+    """
 
     id: int
     source: str
     outlet: int
     after: set[int]
+    told: bool = True
     held: list[Item] = field(default_factory=list)
     consumed: int = 0  # bytes consumed but not yet given back as credit
 
@@ -35,26 +39,41 @@ class Port:
         self.flows: dict[int, InFlow] = {}
         self.error: str | None = None
         self._ended: dict[int, int] = {}  # ended flow -> followers that have yet to open
-        self._finished: set[int] = set()
+        self._over: set[int] = set()  # flows that are finished or lost
+        self._early: set[int] = set()  # flows that ended before the directory's notice of them
         self._awaited: frozenset[int] | None = None  # set when the channel closes
 
     @property
     def complete(self) -> bool:
         """Whether the channel was closed and every flow has delivered all it had."""
-        return self._awaited is not None and self._awaited <= self._finished
+        return self._awaited is not None and self._awaited <= self._over and not self.flows
 
     def close(self, flows: Iterable[int]) -> None:
         """The channel was closed: the port is complete when `flows` have finished."""
         self._awaited = frozenset(flows)
 
-    def opened(self, flow: int, source: str, outlet: int, after: Iterable[int]) -> None:
+    def expect(self, flow: int, source: str, outlet: int) -> None:
+        """The directory's notice that a flow is being opened: without it, a port whose channel is
+        closed would be complete while a short-lived supplier's events are still on their way."""
+        if flow in self._early:
+            self._early.discard(flow)
+        elif flow in self.flows:
+            self.flows[flow].told = True
+        else:
+            self.flows[flow] = InFlow(flow, source, outlet, set())
+
+    def opened(
+        self, flow: int, source: str, outlet: int, after: Iterable[int], expected: bool = False
+    ) -> None:
+        """A flow begins. `expected`: the directory gives notice of it too."""
         waits = set()
         for earlier in after:
             if earlier in self._ended:
                 self._follow(earlier)
-            else:
+            elif earlier not in self._over:
                 waits.add(earlier)
-        self.flows[flow] = InFlow(flow, source, outlet, waits)
+        told = not expected or flow in self.flows
+        self.flows[flow] = InFlow(flow, source, outlet, waits, told)
 
     def arrived(self, flow_id: int, item: Item) -> list[tuple[InFlow, Item]]:
         """Take the next item of a flow; an end may set others free."""
@@ -77,6 +96,7 @@ class Port:
         """A node is gone: its flows end with what has arrived, and nothing waits for them."""
         free: list[tuple[InFlow, Item]] = []
         for flow in [flow for flow in self.flows.values() if flow.source == source]:
+            self._over.add(flow.id)
             end = FlowEnded(flow.id, self.id)
             if flow.after:
                 flow.held.append(end)
@@ -90,8 +110,10 @@ class Port:
             free.append((flow, item))
             if isinstance(item, FlowEnded):
                 del self.flows[flow.id]
+                if not flow.told:
+                    self._early.add(flow.id)
                 if item.finished:
-                    self._finished.add(flow.id)
+                    self._over.add(flow.id)
                 if item.error is not None:
                     self.error = item.error
                 free += self._release(flow.id, item.followers)

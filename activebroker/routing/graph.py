@@ -29,13 +29,21 @@ class Outlet:
 
 @dataclass(slots=True)
 class Port:
-    """Wants a channel's events at `node`; a stage's port only those of co-located outlets if
-    `local` (a filter at the supplier)."""
+    """Wants a channel's events at `node`.
+
+    `runs` is set for a filter at the supplier: the channel that it makes. Such a port wants only
+    streams that begin beside it, and only those that feed no other port of the same `runs`.
+    """
 
     id: int
     node: str
     predicate: str | None = None
-    local: bool = False
+    runs: str | None = None
+
+    @property
+    def takers(self) -> int | str:
+        """Names the ports that share the streams between them: this one alone, or all of `runs`."""
+        return self.id if self.runs is None else self.runs
 
 
 @dataclass(slots=True)
@@ -54,7 +62,12 @@ class Flow:
     outlet: Outlet
     port: Port
 
-    def spec(self, after: tuple[int, ...] = ()) -> FlowSpec:
+    @property
+    def crosses(self) -> bool:
+        """Whether it leads from one node to another."""
+        return self.outlet.node != self.port.node
+
+    def spec(self, after: tuple[int, ...] = (), expected: bool = False) -> FlowSpec:
         return FlowSpec(
             self.id,
             self.outlet.id,
@@ -63,6 +76,7 @@ class Flow:
             self.port.node,
             self.port.predicate,
             after,
+            expected,
         )
 
 
@@ -127,10 +141,24 @@ class Graph:
         stage = Stage(self.new_id(), node, engine)
         channel.stages[stage.id] = stage
         channel.outlets[stage.id] = Outlet(stage.id, node)
-        port = Port(stage.id, node, channel.predicate, local=channel.at == SUPPLIER)
-        assert channel.parent is not None
-        self.channels[channel.parent].ports[stage.id] = port
+        self.input(channel, stage)
         return stage
+
+    def input(self, channel: Channel, stage: Stage) -> Port:
+        """The port of a stage on the parent channel, as the channel's place wants it."""
+        assert channel.parent is not None
+        runs = channel.name if channel.at == SUPPLIER else None
+        port = Port(stage.id, stage.node, channel.predicate, runs)
+        self.channels[channel.parent].ports[stage.id] = port
+        return port
+
+    def relocate(self, channel: Channel, at: str) -> None:
+        """Change what the channel's place is called, and with it what its stages' ports want."""
+        assert channel.parent is not None
+        channel.at = at
+        for stage_id in channel.stages:
+            port = self.channels[channel.parent].ports[stage_id]
+            port.runs = channel.name if at == SUPPLIER else None
 
     def displace(self, channel: Channel, stage_id: int) -> None:
         """Take a stage out again, with all flows into and out of it."""
@@ -146,20 +174,54 @@ class Graph:
 
     def missing(self, channel: Channel) -> Iterator[tuple[Outlet, Port]]:
         """Pairs that should be connected and are not."""
+        linked = self._linked()
+        for port in channel.ports.values():
+            for outlet in channel.outlets.values() if port.runs is None else channel.sources():
+                here = outlet.node == port.node
+                if (_stream(outlet), port.takers) not in linked and (here or port.runs is None):
+                    yield outlet, port
+
+    def unserved(self, channel: Channel, child: Channel) -> list[str]:
+        """The nodes where streams of a channel begin that feed no stage of `child` yet."""
+        linked = self._linked()
+        return list(
+            dict.fromkeys(
+                outlet.node
+                for outlet in channel.sources()
+                if (_stream(outlet), child.name) not in linked
+            )
+        )
+
+    def feeds(self, child: Channel) -> list[tuple[Outlet, list[Flow]]]:
+        """For each stream of the parent, the outlet it comes from for `child`, and its flows.
+
+        That is the outlet which feeds `child` now: behind an offload this need not be the one that
+        serves new consumers.
+        """
+        assert child.parent is not None
+        into = [flow for stage_id in child.stages for flow in self.into(stage_id)]
+        feeds: list[tuple[Outlet, list[Flow]]] = []
+        for outlet in self.channels[child.parent].outlets.values():
+            flows = [flow for flow in into if _stream(flow.outlet) == _stream(outlet)]
+            feeds.append((flows[0].outlet if flows else outlet, flows))
+        return feeds
+
+    def _linked(self) -> set[tuple[int | str, int | str]]:
         # By supplier, not by outlet: consumers beside a supplier keep its own outlet when the
         # others are served by its relay.
-        linked = {(_stream(flow.outlet), flow.port.id) for flow in self.flows.values()}
-        for port in channel.ports.values():
-            for outlet in channel.sources() if port.local else channel.outlets.values():
-                here = outlet.node == port.node
-                if (_stream(outlet), port.id) not in linked and (here or not port.local):
-                    yield outlet, port
+        return {(_stream(flow.outlet), flow.port.takers) for flow in self.flows.values()}
 
     def into(self, port_id: int) -> list[Flow]:
         return [flow for flow in self.flows.values() if flow.port.id == port_id]
 
     def out_of(self, outlet_id: int) -> list[Flow]:
         return [flow for flow in self.flows.values() if flow.outlet.id == outlet_id]
+
+    def suppliers(self, outlet: Outlet) -> list[str]:
+        """Whose streams leave by an outlet: at a stage, by way of all that feeds it."""
+        if outlet.supplier is not None:
+            return [outlet.supplier]
+        return [name for flow in self.into(outlet.id) for name in self.suppliers(flow.outlet)]
 
     def remove_outlet(self, channel: Channel, outlet_id: int) -> list[Flow]:
         channel.outlets.pop(outlet_id, None)

@@ -20,7 +20,8 @@ class FlowSpec(msgspec.Struct, frozen=True):
     """A FIFO stream of events from an outlet of one node to a port of another.
 
     `predicate` is the JSON of what the port wants, None for everything. Events of this flow are
-    held at the port until every flow in `after` has ended there.
+    held at the port until every flow in `after` has ended there. `expected`: the directory tells
+    the port's node of it.
     """
 
     id: int
@@ -30,6 +31,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     target: str
     predicate: str | None = None
     after: tuple[int, ...] = ()
+    expected: bool = False
 
 
 class StageSpec(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 
 from activebroker.broker.effects import (
@@ -16,6 +17,7 @@ from activebroker.broker.effects import (
     RunStage,
     SnapshotStage,
     StageLoaded,
+    StateFailed,
     StateSnapshotted,
     WorkDone,
 )
@@ -83,7 +85,7 @@ class Workers:
             self._registry.register(payload.input)
             self._registry.register(payload.output)
             worker.runner = make(payload, spec.envelope, spec.channel)
-        except Exception as error:  # noqa: BLE001 - a payload can raise anything
+        except BaseException as error:  # noqa: BLE001 - a payload can raise anything
             self._post(StageLoaded(spec.id, f"{type(error).__name__}: {error}"))
         else:
             self._post(StageLoaded(spec.id))
@@ -121,12 +123,12 @@ class _Worker:
             case RunStage(_, items, idle, end):
                 self._post(WorkDone(stage, self._run(runner, items, idle, end)))
             case RestoreStage(_, state):
-                if (error := self._attempt(lambda: runner.restore(state))) is not None:
-                    self._post(WorkDone(stage, error))
+                if (failed := self._attempt(lambda: runner.restore(state))) is not None:
+                    self._post(StateFailed(stage, tuple(failed.failures)))
             case SnapshotStage():
                 taken: dict[str, bytes] = {}
-                if (error := self._attempt(lambda: taken.update(runner.snapshot()))) is not None:
-                    self._post(WorkDone(stage, error))
+                if (failed := self._attempt(lambda: taken.update(runner.snapshot()))) is not None:
+                    self._post(StateFailed(stage, tuple(failed.failures)))
                 self._post(StateSnapshotted(stage, taken))
 
     def _run(
@@ -144,12 +146,13 @@ class _Worker:
         """The runner itself handles what a filter raises; this is for all else that can fail."""
         try:
             action()
-        except Exception as error:
+        except BaseException as error:  # even SystemExit must not end the thread
             log.exception("stage of channel %r failed", self._spec.channel)
             envelope = self._spec.envelope
             name = envelope.name if envelope is not None else ""
             text = f"{type(error).__name__}: {error}"
-            return RunResult(failures=[Failure(self._spec.channel, name, "", -1, text, "")])
+            trace = traceback.format_exc()
+            return RunResult(failures=[Failure(self._spec.channel, name, "", -1, text, trace)])
         return None
 
     def _loop(self) -> None:

@@ -1,0 +1,126 @@
+"""Carries out changes of the fabric, one at a time, in the order in which they were asked for.
+
+A change is a generator: it yields calls to nodes and is resumed with their answers, or a migration
+and is resumed with its outcome; so it reads in the order in which it happens. The calls are few
+(events never pass here).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any
+
+from activebroker.broker.messages import Body, CallBody
+from activebroker.broker.migration import Migration
+from activebroker.core.errors import ActiveBrokerError
+
+log = logging.getLogger(__name__)
+
+Calls = list[tuple[str, CallBody]]
+Change = Generator[Calls | Migration, Any, Any]
+Done = Callable[[Any, ActiveBrokerError | None], None]
+PATIENCE = 10.0  # seconds that a node may take to carry out a call
+
+
+class Changes:
+    """`call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it.
+
+    `failed_late(migration, reason)` is called when a migration fails whose change was told before
+    that it is overdue.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[str, CallBody, float, Done], None],
+        tell: Callable[[str, Body], None],
+        set_deadline: Callable[[int, float | None], None],
+        now: Callable[[], float],
+        failed_late: Callable[[Migration, str], None],
+    ) -> None:
+        self._call = call
+        self._tell = tell
+        self._set_deadline = set_deadline
+        self._now = now
+        self._failed_late = failed_late
+        self._queue: deque[tuple[Change, Done]] = deque()
+        self._current: tuple[Change, Done] | None = None
+        self._migration: Migration | None = None  # that the current change waits for
+        self._migrations: dict[int, Migration] = {}  # with those that are overdue
+        self._answers: list[Any] = []
+        self._missing = 0
+        self._error: ActiveBrokerError | None = None
+
+    def submit(self, change: Change, done: Done) -> None:
+        """Queue a change; `done` gets its result or its error."""
+        self._queue.append((change, done))
+        self._next()
+
+    def lost(self, node: str) -> None:
+        """A member fell silent: tell the migrations in which it has a part."""
+        for migration in list(self._migrations.values()):
+            migration.lost(node)
+
+    def migration(self, derivation: int) -> Migration | None:
+        """A third-party derivation that has not ended."""
+        return self._migrations.get(derivation)
+
+    def _next(self) -> None:
+        if self._current is None and self._queue:
+            self._current = self._queue.popleft()
+            self._resume(None, None)
+
+    def _resume(self, value: Any, error: ActiveBrokerError | None) -> None:
+        assert self._current is not None
+        change, done = self._current
+        try:
+            step = change.throw(error) if error is not None else change.send(value)
+        except StopIteration as stop:
+            self._current = None
+            done(stop.value, None)
+            self._next()
+        except ActiveBrokerError as failure:
+            self._current = None
+            done(None, failure)
+            self._next()
+        except Exception as failure:
+            # A fault of ours: the one who asked is told, and the others are served.
+            log.exception("a change of the fabric failed")
+            self._current = None
+            done(None, ActiveBrokerError(f"The directory failed: {failure!r}"))
+            self._next()
+        else:
+            if isinstance(step, Migration):
+                self._migration = self._migrations[step.plan.derivation] = step
+                step.begin(self._tell, self._set_deadline, self._migrated, self._now)
+            else:
+                self._ask(step)
+
+    def _ask(self, calls: Calls) -> None:
+        self._answers, self._missing, self._error = [None] * len(calls), len(calls), None
+        if not calls:
+            self._resume([], None)
+            return
+
+        def answered(index: int) -> Done:
+            def done(result: Any, error: ActiveBrokerError | None) -> None:
+                self._answers[index] = result
+                self._error = self._error or error
+                self._missing -= 1
+                if self._missing == 0:
+                    self._resume(self._answers, self._error)
+
+            return done
+
+        for index, (node, body) in enumerate(calls):
+            self._call(node, body, PATIENCE, answered(index))
+
+    def _migrated(self, migration: Migration, outcome: str, reason: str) -> None:
+        if outcome != "overdue":
+            del self._migrations[migration.plan.derivation]
+        if migration is self._migration:
+            self._migration = None
+            self._resume((outcome, reason), None)
+        elif outcome == "failed":
+            self._failed_late(migration, reason)
