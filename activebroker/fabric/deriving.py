@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from activebroker.core.errors import UnknownField, suggestion
 from activebroker.events import ANY, EventType
-from activebroker.filters import Envelope, FIFOFilter, FilterSpec, FunctionFilter, pack
+from activebroker.filters import Envelope, FilterSpec, FunctionFilter, pack
 from predicate_extract import Extraction, extract
-
-_HOOKS = ("on_start", "on_end", "on_idle")
-
 
 def analyse(spec: FilterSpec, input_type: EventType) -> Extraction:
     """Find the predicate of a filter on events of a type.
@@ -48,11 +45,9 @@ def prepare(
 def _needs_no_python(spec: FilterSpec, extraction: Extraction, input_type: EventType) -> bool:
     """Whether the predicate alone does all that the filter would.
 
-    Not where a hook has something to say. And not on an untyped channel, where the objects'
-    own methods decide what a comparison means.
+    Not on an untyped channel, where the objects' own methods decide what a comparison means.
     """
-    hooks = any(getattr(spec.cls, hook) is not getattr(FIFOFilter, hook) for hook in _HOOKS)
-    return extraction.exact and not hooks and input_type is not ANY and spec.output is None
+    return extraction.exact and input_type is not ANY and spec.output is None
 
 
 def _check_fields(extraction: Extraction, input_type: EventType) -> None:

@@ -52,7 +52,9 @@ def select(parcel: Parcel, predicate: Predicate) -> Parcel | None:
         return parcel
     batch = parcel.batch
     if batch.type is ANY:
-        keep = np.fromiter(map(predicate.matches, batch.contents()), bool, batch.num_rows)
+        # Not `matches`: that takes a mapping for a row, where the filter would see a dict.
+        answers = (predicate.evaluate(content) is not False for content in batch.contents())
+        keep = np.fromiter(answers, bool, batch.num_rows)
         certain = False
     else:
         found = mask(predicate, batch.columns)
