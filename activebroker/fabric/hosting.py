@@ -70,7 +70,7 @@ class EmbeddedHost:
             LocalTransport(name, hub),
             directory=directory,
             key=self.signing_key,
-            engines=engines(),
+            engines=engines(self.signing_key),
             on_failures=on_failures,
         )
 
@@ -118,7 +118,7 @@ def serve(name: str, listen: str, key: str, *, join_address: str | None = None) 
         transport,
         directory=None,
         key=signing_key(key),
-        engines=engines(),
+        engines=engines(signing_key(key)),
     )
 
 
@@ -141,7 +141,7 @@ def join_fabric(
         directory=hello.directory,
         directory_address=hello.directory_address,
         key=signing_key(key),
-        engines=engines(),
+        engines=engines(signing_key(key)),
         on_failures=on_failures,
     )
     try:
@@ -163,15 +163,15 @@ def leave(runtime: Runtime) -> None:
     runtime.request(Leave(runtime.name), PATIENCE)
 
 
-def engines() -> dict[str, MakeRunner]:
+def engines(key: bytes) -> dict[str, MakeRunner]:
     """What a node can run filters on."""
-    return {"python": python_runner, "spark": _spark_runner}
 
+    def spark_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
+        from activebroker.spark import SparkRunner  # only where it is used: it needs an extra
 
-def _spark_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
-    from activebroker.spark import SparkRunner  # only where it is used: it needs an extra
+        return SparkRunner(payload, envelope, channel=channel, key=key)
 
-    return SparkRunner(payload, envelope, channel=channel)
+    return {"python": python_runner, "spark": spark_runner}
 
 
 def _local_host(address: str) -> str:
