@@ -1,0 +1,5 @@
+"""The command line: `activebroker COMMAND`. Start with `app.py`."""
+
+from activebroker.cli.app import app, main
+
+__all__ = ["app", "main"]

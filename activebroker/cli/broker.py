@@ -1,0 +1,74 @@
+"""`activebroker broker`: a broker without Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import platform
+import signal
+import threading
+from typing import Annotated
+
+import typer
+
+from activebroker.broker.messages import Leave
+from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
+from activebroker.fabric import find_key, serve
+from activebroker.runtime import Runtime
+
+log = logging.getLogger(__name__)
+PATIENCE = 3.0  # seconds for the directory's good-bye: who sends SIGTERM often kills soon after
+
+
+def broker(
+    listen: Annotated[
+        str,
+        typer.Option(
+            metavar="tcp://HOST:PORT", help="Where others reach it; port * takes any free one."
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(help="The place's name in derive(at=...); this machine's name by default."),
+    ] = None,
+    join: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Any broker of the fabric to join, else a new one."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="The fabric's key. Others on this machine can see it here; the environment "
+            "variable ACTIVEBROKER_KEY is not seen. Without either, on a loopback address, the "
+            "user's key file serves."
+        ),
+    ] = None,
+) -> None:
+    """Run a broker until Ctrl-C or SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    node = serve(name or platform.node(), listen, find_key(key, address=listen), join_address=join)
+    try:
+        typer.echo(_welcome(node.name, node.transport.address or listen))
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+        _leave(node)
+    finally:
+        node.stop()
+
+
+def _leave(node: Runtime) -> None:
+    try:
+        node.request(Leave(node.name), PATIENCE)
+        node.wait_drained(1.0)
+    except (Closed, Unreachable, DeadlineExceeded) as error:
+        log.warning("left without an answer: %s", error)
+
+
+def _welcome(name: str, address: str) -> str:
+    return f"""\
+Broker {name!r} listens at {address}
+  programs      activebroker.connect({address!r})
+  more brokers  activebroker broker --listen tcp://HOST:PORT --name NAME --join {address}
+  look inside   activebroker status {address}
+They need the same key. Ctrl-C ends the broker."""

@@ -1,0 +1,194 @@
+"""A fabric's status as typed rows, with rates where there is an earlier report to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from predicate_extract import Predicate
+
+Rates = dict[str, float]  # the counter's name → how much it grows in a second
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A member of the fabric. `address` is None where others cannot dial it."""
+
+    name: str
+    address: str | None
+    broker: bool
+    flows: int
+    stages: int
+    unacknowledged: int
+
+
+class Channel(msgspec.Struct, frozen=True):
+    """`parent`, `at`, `filter`, `predicate` (reads like SQL) and `exact` say how it is derived."""
+
+    name: str
+    type: str
+    parent: str | None
+    at: str
+    filter: str | None
+    predicate: str | None
+    exact: bool | None
+    closed: bool
+    suppliers: list[str]
+    consumers: int
+
+
+class Derivation(msgspec.Struct, frozen=True):
+    """A derived channel's filter at one node, a stage; counters are of events.
+
+    `python_events` are those of `taken_events` for which Python ran.
+    """
+
+    channel: str
+    node: str
+    id: int
+    engine: str
+    taken_events: int
+    python_events: int
+    emitted_events: int
+    lost_events: int
+    backlog: int
+    per_second: Rates | None = None
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A node's part in a third-party derivation under way."""
+
+    derivation: int
+    node: str
+    phase: str
+    missing: str
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """One channel's events from a supplier (None: from a filter) at `node` to node `target`.
+
+    What its predicate refuses is offered and not sent; `waiting` batches have no credit yet.
+    """
+
+    channel: str
+    supplier: str | None
+    node: str
+    target: str
+    outlet: int
+    port: int
+    offered_events: int
+    offered_bytes: int
+    sent_events: int
+    sent_bytes: int
+    waiting: int
+    per_second: Rates | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All that `Fabric.status()` tells, at the time `at` (seconds)."""
+
+    at: float
+    nodes: list[Node]
+    channels: list[Channel]
+    derivations: list[Derivation]
+    moves: list[Move]
+    flows: list[Flow]
+
+
+def report(
+    status: dict[str, Any],
+    *,
+    at: float,
+    earlier: Report | None = None,
+    observer: str | None = None,
+) -> Report:
+    """Bring a status to rows. The node that only looks, `observer`, is left out.
+
+    Rates are those since `earlier`; a row that is new, or whose counters began again, has none.
+    """
+    engines = {
+        stage["id"]: stage["engine"]
+        for channel in status["channels"]
+        for stage in channel["stages"]
+    }
+    derivations = [
+        msgspec.convert({**row, "node": node, "engine": engines.get(row["id"], "")}, Derivation)
+        for node, row in _rows(status, "stages")
+    ]
+    flows = [msgspec.convert({**row, "node": node}, Flow) for node, row in _rows(status, "flows")]
+    if earlier is not None:
+        seconds = at - earlier.at
+        derivations = _with_rates(derivations, earlier.derivations, seconds)
+        flows = _with_rates(flows, earlier.flows, seconds)
+    return Report(
+        at=at,
+        nodes=[
+            _node(member, status["nodes"][member["name"]])
+            for member in status["members"]
+            if member["name"] != observer
+        ],
+        channels=[_channel(channel) for channel in status["channels"]],
+        derivations=derivations,
+        moves=[
+            _move(int(derivation), node, state)
+            for node, counters in status["nodes"].items()
+            for derivation, state in counters["moves"].items()
+        ],
+        flows=flows,
+    )
+
+
+def _rows(status: dict[str, Any], kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for node, counters in status["nodes"].items():
+        for row in counters[kind]:
+            yield node, row
+
+
+def _node(member: dict[str, Any], counters: dict[str, Any]) -> Node:
+    return Node(
+        name=member["name"],
+        address=member["address"],
+        broker=member["broker"],
+        flows=len(counters["flows"]),
+        stages=len(counters["stages"]),
+        unacknowledged=sum(link["unacknowledged"] for link in counters["links"].values()),
+    )
+
+
+def _channel(row: dict[str, Any]) -> Channel:
+    wire = row["predicate"]
+    predicate = None if wire is None else str(Predicate.from_json(wire))
+    return msgspec.convert({**row, "predicate": predicate}, Channel)
+
+
+def _move(derivation: int, node: str, state: str) -> Move:
+    phase, _, missing = state.partition("; missing: ")
+    return Move(derivation, node, phase, missing)
+
+
+Row = TypeVar("Row", Derivation, Flow)
+
+
+def _with_rates(rows: list[Row], earlier: list[Row], seconds: float) -> list[Row]:
+    before = {_identity(row): row for row in earlier}
+    return [
+        msgspec.structs.replace(row, per_second=_rates(row, before[key], seconds))
+        if (key := _identity(row)) in before
+        else row
+        for row in rows
+    ]
+
+
+def _identity(row: Derivation | Flow) -> tuple[object, ...]:
+    if isinstance(row, Derivation):
+        return row.node, row.id
+    return row.node, row.outlet, row.target, row.port
+
+
+def _rates(row: Row, before: Row, seconds: float) -> Rates | None:
+    counters = [name for name in row.__struct_fields__ if name.endswith(("_events", "_bytes"))]
+    growth = {name: getattr(row, name) - getattr(before, name) for name in counters}
+    if seconds <= 0 or min(growth.values()) < 0:
+        return None
+    return {name: grown / seconds for name, grown in growth.items()}
