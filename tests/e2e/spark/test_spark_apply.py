@@ -21,6 +21,7 @@ from activebroker.spark import apply
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.timeout(300),  # the first one starts Spark, slow on a busy machine
     # pyspark warns of every newer major version of pandas; nothing here uses pandas.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]

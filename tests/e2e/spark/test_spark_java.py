@@ -13,7 +13,7 @@ import pytest
 from activebroker.core.errors import JavaNotFound
 from activebroker.spark import java, java_home
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # slow on a busy machine
 
 SCRIPT = """
 import json, os, subprocess, sys, warnings
@@ -52,7 +52,7 @@ def test_without_any_java_installed(tmp_path: Path) -> None:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     home, found, left, files, java_home_set = json.loads(done.stdout)

@@ -27,6 +27,7 @@ from predicate_extract import extract
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.timeout(300),  # the first one starts Spark, slow on a busy machine
     pytest.mark.usefixtures("spark"),
     # pyspark warns of every newer major version of pandas; nothing here uses pandas.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
