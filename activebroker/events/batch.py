@@ -13,8 +13,11 @@ import pyarrow as pa
 
 from activebroker.core.errors import ProtocolError
 from activebroker.events.event import Event
+from activebroker.events.scalars import Int
 from activebroker.events.sizes import size
 from activebroker.events.types import EventType
+
+_INT = Int()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,10 @@ class Batch:
     def nbytes(self) -> int:
         """The bytes of the rows' values: equal after `dump` and `load`, additive over slices."""
         if self._nbytes < 0:  # asked several times on a batch's way, at some microseconds each
-            widths = self.type.widths
-            varying = sum(size(self.columns.column(i)) for i, w in enumerate(widths) if w is None)
-            fixed = self.num_rows * sum(width for width in widths if width)
-            object.__setattr__(self, "_nbytes", fixed + varying)
+            nbytes = self.num_rows * self.type.fixed_width
+            for index in self.type.varying:
+                nbytes += size(self.columns.column(index))
+            object.__setattr__(self, "_nbytes", nbytes)
         return self._nbytes
 
     @property
@@ -87,7 +90,7 @@ def encode(
     contents: list[Any],
     supplier: str,
     first_seq: int,
-    times: int | Sequence[int],
+    times: int | list[int],
 ) -> Batch:
     """Make a batch of contents, all of exactly this type and returned by its `check`.
 
@@ -103,12 +106,15 @@ def with_header(
     rows: int,
     supplier: str,
     first_seq: int,
-    times: int | Sequence[int],
+    times: int | list[int],
 ) -> Batch:
     """Put the header's columns before the content's."""
-    seqs = np.arange(first_seq, first_seq + rows, dtype=np.int64)
-    stamps = np.full(rows, times, np.int64) if isinstance(times, int) else np.array(times, np.int64)
-    return _batch(type, columns, supplier, seqs, stamps)
+    seqs = pa.array(np.arange(first_seq, first_seq + rows, dtype=np.int64))
+    if isinstance(times, int):
+        stamps = pa.array(np.full(rows, times, np.int64))
+    else:
+        stamps = _INT.encode(times)
+    return _batch(type, [seqs, stamps, *columns], supplier)
 
 
 def build_batch(type: EventType, events: list[Event]) -> Batch:
@@ -121,9 +127,9 @@ def build_batch(type: EventType, events: list[Event]) -> Batch:
     if len(suppliers) != 1:
         raise ProtocolError(f"a batch needs the events of one supplier, got {list(suppliers)}")
     columns = type.codec.encode([event.content for event in events])
-    seqs = np.array([event.seq for event in events], np.int64)
-    times = np.array([event.time for event in events], np.int64)
-    return _batch(type, columns, events[0].supplier, seqs, times)
+    seqs = _INT.encode([event.seq for event in events])
+    times = _INT.encode([event.time for event in events])
+    return _batch(type, [seqs, times, *columns], events[0].supplier)
 
 
 def concat(batches: Sequence[Batch]) -> Batch:
@@ -140,12 +146,5 @@ def concat(batches: Sequence[Batch]) -> Batch:
     return Batch(first.supplier, first.type, pa.concat_batches([b.columns for b in batches]))
 
 
-def _batch(
-    type: EventType,
-    columns: list[pa.Array],
-    supplier: str,
-    seqs: npt.NDArray[np.int64],
-    times: npt.NDArray[np.int64],
-) -> Batch:
-    arrays = [pa.array(seqs), pa.array(times), *columns]
+def _batch(type: EventType, arrays: list[pa.Array], supplier: str) -> Batch:
     return Batch(supplier, type, pa.RecordBatch.from_arrays(arrays, schema=type.batch_schema))

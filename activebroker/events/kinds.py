@@ -100,6 +100,8 @@ class Kind:
 
     def conform(self, array: pa.Array) -> pa.Array:
         """Return the array in this kind's Arrow type, cast without loss; raise `Misfit`."""
+        if array.type == self.arrow and not array.null_count:
+            return array
         array = plain(array, self)
         if not self.accepts(array.type):
             raise Misfit(self.expected, f"a column of {array.type}")

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from activebroker.events.generated import tester
 from activebroker.events.kinds import Bind, Kind, Misfit, cast, plain
+from activebroker.events.scalars import Number
 
 if TYPE_CHECKING:
     from activebroker.events.records import Record
@@ -46,8 +47,8 @@ class Maybe(Kind):
             raise
 
     def encode(self, values: list[Any]) -> pa.Array:
-        if type(self.item).encode is Kind.encode:  # Arrow's own conversion takes None as null
-            return self.item.encode(values)
+        if type(self.item).encode in (Kind.encode, Number.encode):
+            return pa.array(values, self.arrow)  # Arrow's own conversion takes None as null
         present = np.fromiter((value is not None for value in values), np.bool_, len(values))
         return _expand(self.item.encode([v for v in values if v is not None]), present)
 

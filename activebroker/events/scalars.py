@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import json
 import math
+from array import array as packed
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -20,9 +21,21 @@ from activebroker.events.kinds import Bind, Kind, Misfit, plain
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
-class Int(Kind):
+class Number(Kind):
+    """A number that fills a machine word."""
+
+    word: str  # its code in the module `array`
+
+    def encode(self, values: list[Any]) -> pa.Array:
+        # Half the price of `pa.array`, which has to find out what the values are.
+        words = pa.py_buffer(packed(self.word, values))
+        return pa.Array.from_buffers(self.arrow, len(values), [None, words], 0)
+
+
+class Int(Number):
     """`int`, within 64 bits. A bool is not an int here."""
 
+    word = "q"
     arrow = pa.int64()
     signature = "int"
 
@@ -41,9 +54,10 @@ class Int(Kind):
         return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow))
 
 
-class Float(Kind):
+class Float(Number):
     """`float`, 64 bits; NaN and the infinities are values. An int is converted if that is exact."""
 
+    word = "d"
     arrow = pa.float64()
     signature = "float"
 

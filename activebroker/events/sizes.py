@@ -11,7 +11,15 @@ import struct
 
 import pyarrow as pa
 
-_OFFSETS = {4: struct.Struct("=i"), 8: struct.Struct("=q")}
+_INT32, _INT64 = struct.Struct("=i"), struct.Struct("=q")
+_LIST = pa.list_(pa.null()).id
+# The offsets of the types of variable size that event types have, by type id.
+_OFFSETS = {
+    pa.string().id: _INT32,
+    pa.binary().id: _INT32,
+    pa.large_binary().id: _INT64,
+    _LIST: _INT32,
+}
 
 
 def row_width(arrow: pa.DataType) -> int | None:
@@ -22,35 +30,22 @@ def row_width(arrow: pa.DataType) -> int | None:
     if pa.types.is_fixed_size_list(arrow):
         item = row_width(arrow.value_type)
         return None if item is None else item * int(arrow.list_size)
-    if _offset_width(arrow):
-        return None
-    return max(1, int(arrow.bit_width) // 8)
+    return None if arrow.id in _OFFSETS else max(1, int(arrow.bit_width) // 8)
 
 
 def size(array: pa.Array) -> int:
     """Bytes of the values of an array, and of their offsets."""
-    rows = len(array)
-    width = row_width(array.type)
-    if width is not None:
-        return rows * width
-    if pa.types.is_struct(array.type):
+    rows, kind = len(array), array.type.id
+    if (offset := _OFFSETS.get(kind)) is None:
+        width = row_width(array.type)
+        if width is not None:
+            return rows * width
         return sum(size(array.field(i)) for i in range(array.type.num_fields))
-    offset_width = _offset_width(array.type)
     if not rows:
         return 0
-    read = _OFFSETS[offset_width].unpack_from
     offsets = array.buffers()[1]
-    (first,) = read(offsets, offset_width * array.offset)
-    (last,) = read(offsets, offset_width * (array.offset + rows))
-    if pa.types.is_list(array.type):
-        return rows * offset_width + size(array.values.slice(first, last - first))
-    return rows * offset_width + int(last - first)
-
-
-def _offset_width(arrow: pa.DataType) -> int:
-    """Bytes of an offset, for the types of variable size that event types have; else 0."""
-    if pa.types.is_large_binary(arrow):
-        return 8
-    if pa.types.is_string(arrow) or pa.types.is_binary(arrow) or pa.types.is_list(arrow):
-        return 4
-    return 0
+    (first,) = offset.unpack_from(offsets, offset.size * array.offset)
+    (last,) = offset.unpack_from(offsets, offset.size * (array.offset + rows))
+    if kind == _LIST:
+        return rows * offset.size + size(array.values.slice(first, last - first))
+    return rows * offset.size + int(last - first)

@@ -34,10 +34,11 @@ class Codec(Protocol):
 class EventType:
     """What the events of a channel are. Get it with `EventType.of(dataclass)`; see also `ANY`.
 
-    `schema` holds the content's columns, `batch_schema` those and the header's before them. Two
+        `schema` holds the content's columns, `batch_schema` those and the header's before them. Two
     event types are equal when their fingerprints are: name, schema and parents decide, not the
     class object, so that a class and its copy in another process are one event type. `generic`
-    tells that the class was made from a description, because this process lacks the real one.
+    tells that the class was made from a description, because this process lacks the real one. A
+    row takes `fixed_width` bytes, and what it holds in the columns whose numbers are `varying`.
     """
 
     __slots__ = (
@@ -47,11 +48,12 @@ class EventType:
         "codec",
         "fingerprint",
         "fits",
+        "fixed_width",
         "generic",
         "name",
         "parent",
         "schema",
-        "widths",
+        "varying",
     )
 
     def __init__(
@@ -68,7 +70,9 @@ class EventType:
         self.fits = codec.fits
         self.schema: pa.Schema = codec.schema
         self.batch_schema: pa.Schema = pa.schema([SEQ, TIME, *codec.schema])
-        self.widths = [row_width(field.type) for field in self.batch_schema]
+        widths = [row_width(field.type) for field in self.batch_schema]
+        self.fixed_width = sum(width or 0 for width in widths)
+        self.varying = [index for index, width in enumerate(widths) if width is None]
         self.parent: EventType | None = parent
         self.generic = generic
         described = f"{codec.signature}|{parent.fingerprint if parent else ''}"
