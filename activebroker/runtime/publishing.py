@@ -16,11 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from activebroker.core.errors import Closed, DeadlineExceeded
-from activebroker.events import Batch, EventType, encode, from_table
+from activebroker.events import Batch, EventType, concat, encode, from_table
 
 BATCH_ROWS = 8192  # rows of single events that become one batch at the most
-BATCH_BYTES = 1 << 20  # about the size of the pieces that a large table is cut into
-ROOM_ROWS = 2 * BATCH_ROWS  # rows that may wait before `put` has to
+BATCH_BYTES = 1 << 20  # large tables are cut into about this, small ones joined up to this
+ROOM_ROWS = 4 * BATCH_ROWS  # rows that may wait before `put` has to
+LOW_ROWS = 2 * BATCH_ROWS  # and how few are left when it goes on: threads take turns less often
 
 
 @dataclass(slots=True)
@@ -31,6 +32,9 @@ class _Rows:
     first_seq: int
     contents: list[Any] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.contents)
 
 
 class PublishBuffer:
@@ -48,7 +52,8 @@ class PublishBuffer:
         self._fits = type.fits
         self._filled = filled
         self._told = False
-        self._room = threading.Condition()
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
         self._parts: deque[_Rows | Batch] = deque()
         self._rows = 0
         self._next_seq = 0
@@ -69,16 +74,12 @@ class PublishBuffer:
             content = self._type.check(content, self.channel)
         type_ = self._type.concrete(content)
         now = time.time_ns()
-        with self._room:
+        with self._lock:
             if self._closed is not None or self._rows >= ROOM_ROWS:
                 self._wait_for_room(patience)
             parts = self._parts
             last = parts[-1] if parts else None
-            if (
-                not isinstance(last, _Rows)
-                or last.type is not type_
-                or len(last.contents) >= BATCH_ROWS
-            ):
+            if not isinstance(last, _Rows) or last.type is not type_ or len(last) >= BATCH_ROWS:
                 last = _Rows(type_, self._next_seq)
                 parts.append(last)
             last.contents.append(content)
@@ -94,23 +95,23 @@ class PublishBuffer:
 
         Returns how many. Either all are accepted or, with EventRefused, none.
         """
-        whole = from_table(
-            self._type, rows, self.channel, self.supplier, self._next_seq, time.time_ns()
-        )
+        first_seq = self._next_seq
+        whole = from_table(self._type, rows, self.channel, self.supplier, first_seq, time.time_ns())
         if whole.num_rows == 0:
             return 0
-        step = max(1, BATCH_BYTES * whole.num_rows // max(whole.nbytes, 1))
-        with self._room:
-            # Numbered again under the lock: another thread may have published meanwhile.
-            if (shift := self._next_seq - int(whole.seqs[0])) != 0:
-                whole = _renumbered(whole, shift)
+        pieces = max(1, round(whole.nbytes / BATCH_BYTES))
+        step = -(-whole.num_rows // pieces)
+        with self._lock:
             for start in range(0, whole.num_rows, step):
                 if self._closed is not None or self._rows >= ROOM_ROWS:
                     self._wait_for_room(patience)
-                piece = whole.slice(start, min(step, whole.num_rows - start))
+                piece = whole.slice(start, step) if pieces > 1 else whole
+                # Another thread may have published since the rows were numbered.
+                if (shift := self._next_seq - first_seq - start) != 0:
+                    piece = _renumbered(piece, shift)
                 self._parts.append(piece)
-                self._rows += piece.num_rows
-                self._next_seq += piece.num_rows
+                self._rows += len(piece)
+                self._next_seq += len(piece)
                 if not self._told:
                     self._told = True
                     self._filled()
@@ -118,16 +119,18 @@ class PublishBuffer:
 
     def take(self) -> Batch | None:
         """The next batch, for the node's thread; None if there is none."""
-        with self._room:
+        with self._lock:
             if not self._parts:
                 self._told = False
                 return None
             part = self._parts.popleft()
-            self._rows -= part.num_rows if isinstance(part, Batch) else len(part.contents)
-            self._room.notify_all()
-        if isinstance(part, Batch):
-            return part
-        return encode(part.type, part.contents, self.supplier, part.first_seq, part.times)
+            batches = self._with_followers(part) if isinstance(part, Batch) else []
+            self._rows -= sum(map(len, batches)) or len(part)
+            if self._rows <= LOW_ROWS:
+                self._room.notify_all()
+        if isinstance(part, _Rows):
+            return encode(part.type, part.contents, self.supplier, part.first_seq, part.times)
+        return concat(batches)
 
     def close(self, reason: str) -> None:
         """Accept no more; what is here can still be taken."""
@@ -145,9 +148,23 @@ class PublishBuffer:
         with self._room:
             return self._room.wait_for(lambda: not self._parts, patience)
 
+    def _with_followers(self, first: Batch) -> list[Batch]:
+        """A batch and those behind it that wait too and are small enough to go out with it."""
+        batches, nbytes = [first], first.nbytes
+        while self._parts:
+            following = self._parts[0]
+            if not isinstance(following, Batch) or following.type is not first.type:
+                break
+            nbytes += following.nbytes
+            if nbytes > BATCH_BYTES:
+                break
+            batches.append(following)
+            self._parts.popleft()
+        return batches
+
     def _wait_for_room(self, patience: float) -> None:
         there_is = self._room.wait_for(
-            lambda: self._closed is not None or self._rows < ROOM_ROWS, patience
+            lambda: self._closed is not None or self._rows <= LOW_ROWS, patience
         )
         if self._closed is not None:
             raise Closed(self._closed)
