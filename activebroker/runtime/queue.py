@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded
 from activebroker.events import Batch
 
-REPORT_BYTES = 128 << 10  # consumption is reported in steps of this many bytes
+REPORT_BYTES = 512 << 10  # consumption is reported in steps of this many bytes
 
 
 @dataclass(frozen=True, slots=True)

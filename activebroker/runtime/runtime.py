@@ -83,7 +83,7 @@ class Runtime:
         self._on_failures = on_failures
         self._inbox: deque[Input] = deque()
         self._filled: deque[int] = deque()  # outlets with events to take
-        self._awake = False
+        self._asleep = False  # in `receive`, and nobody has woken it yet
         self._stopping = False
         self._buffers: dict[int, PublishBuffer] = {}
         self._queues: dict[int, EventQueue] = {}
@@ -167,9 +167,9 @@ class Runtime:
     # --- the node's thread --------------------------------------------------------------------
 
     def _wake(self) -> None:
-        # The loop clears the flag before it looks for work, so no wake is lost.
-        if not self._awake:
-            self._awake = True
+        # What came before the loop set the flag, the loop sees by itself; so no wake is lost.
+        if self._asleep:
+            self._asleep = False
             self.transport.wake()
 
     def _loop(self) -> None:
@@ -177,8 +177,10 @@ class Runtime:
             # pyarrow's first array imports pandas where that is installed: not amid the stream.
             pa.array([0])
             while not self._stopping:
-                arrivals = self.transport.receive(0.0 if self._filled else self._next_timer())
-                self._awake = False
+                self._asleep = True
+                busy = self._inbox or self._filled or self._stopping
+                arrivals = self.transport.receive(0.0 if busy else self._next_timer())
+                self._asleep = False
                 for head, buffers in arrivals:
                     self._handle(FrameArrived(head, buffers))
                 while self._inbox:
