@@ -1,7 +1,8 @@
 """Frames between processes: one ROUTER to be dialled, one DEALER for each peer dialled.
 
 Connections are encrypted and mutually authenticated by CURVE. The fabric's key is one CURVE
-secret key that every member holds: who can compute its public half is a member.
+secret key that every member holds: who can compute its public half is a member. Between processes
+of one user on one machine a Unix socket takes the place of TCP and CURVE, see `same_machine.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import zmq.utils.monitor
 
 from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
 from activebroker.transport.base import Arrival
+from activebroker.transport.same_machine import own_socket, peer_socket
 
 WHO_ARE_YOU = b""  # instead of a frame's head; answered with a Hello
 DOMAIN = "activebroker"
 BURST = 256  # frames taken from a socket before the others get their turn
-COPY_BELOW = 8192  # bytes; smaller buffers are cheaper copied than shared with the I/O thread
+COPY_BELOW = 256 << 10  # bytes; smaller buffers are cheaper copied than shared and freed later
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -53,12 +55,13 @@ class ZeroMQTransport:
         self.address: str | None = None
         self.hello = hello
         self._name = name.encode()
+        self._key = key
         self._secret, self._public = _key_pair(key)
         self._context = zmq.Context()
         self._poller = zmq.Poller()
         self._dealers: dict[str, zmq.Socket[bytes]] = {}
-        self._dialled_by: set[str] = set()
-        self._router: zmq.Socket[bytes] | None = None
+        self._dialled_by: dict[str, zmq.Socket[bytes]] = {}  # and the router it came through
+        self._routers: list[zmq.Socket[bytes]] = []
         self._authenticator: zmq.auth.thread.ThreadAuthenticator | None = None
         # A socket pair rather than an eventfd: it exists on every system.
         self._woken, self._waker = socket.socketpair()
@@ -78,10 +81,8 @@ class ZeroMQTransport:
         milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
         arrivals: list[Arrival] = []
         for ready, _ in self._poller.poll(milliseconds):
-            if ready is self._router:
-                self._take(self._router, arrivals, routed=True)
-            elif isinstance(ready, zmq.Socket):
-                self._take(ready, arrivals, routed=False)
+            if isinstance(ready, zmq.Socket):
+                self._take(ready, arrivals)
             else:
                 self._drain_wakes()
         return arrivals
@@ -91,18 +92,17 @@ class ZeroMQTransport:
         if (dealer := self._dealers.get(peer)) is not None:
             for head, buffers in frames:
                 self._send(dealer, [head, *buffers])
-        elif peer in self._dialled_by:
-            assert self._router is not None
+        elif (router := self._dialled_by.get(peer)) is not None:
             for head, buffers in frames:
-                if not self._send(self._router, [peer.encode(), head, *buffers]):
-                    self._dialled_by.discard(peer)
+                if not self._send(router, [peer.encode(), head, *buffers]):
+                    del self._dialled_by[peer]
                     return
         elif address is not None:
             self._dealers[peer] = self._dial(address)
             self.transmit(peer, address, frames)
 
     def forget(self, peer: str) -> None:
-        self._dialled_by.discard(peer)
+        self._dialled_by.pop(peer, None)
         if (dealer := self._dealers.pop(peer, None)) is not None:
             self._poller.unregister(dealer)
             dealer.close(linger=0)
@@ -120,8 +120,8 @@ class ZeroMQTransport:
             self.forget(peer)
         if self._authenticator is not None:
             self._authenticator.stop()
-        if self._router is not None:
-            self._router.close(linger=0)
+        for router in self._routers:
+            router.close(linger=0)
         self._context.term()
         self._woken.close()
         self._waker.close()
@@ -134,21 +134,32 @@ class ZeroMQTransport:
         self._authenticator.configure_curve_callback(
             domain=DOMAIN, credentials_provider=_Members(self._public)
         )
-        router = self._router = self._context.socket(zmq.ROUTER)
+        router = self._new_router()
         router.curve_server = True
         router.curve_secretkey = self._secret
         router.curve_publickey = self._public
         router.zap_domain = DOMAIN.encode()
+        router.bind(listen)
+        self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+        if (path := own_socket(self._key, self.address)) is not None:
+            self._new_router().bind(f"ipc://{path}")
+
+    def _new_router(self) -> zmq.Socket[bytes]:
+        router = self._context.socket(zmq.ROUTER)
         router.router_handover = True
         router.router_mandatory = True
         # What may be under way is bounded by the flows' credit; a limit here would drop frames.
         router.set_hwm(0)
-        router.bind(listen)
-        self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
         self._poller.register(router, zmq.POLLIN)
+        self._routers.append(router)
+        return router
 
     def _dial(self, address: str) -> zmq.Socket[bytes]:
-        dealer = _client_socket(self._context, self._secret, self._public)
+        if (path := peer_socket(self._key, address)) is not None:
+            dealer = self._context.socket(zmq.DEALER)
+            address = f"ipc://{path}"
+        else:
+            dealer = _client_socket(self._context, self._secret, self._public)
         dealer.routing_id = self._name
         dealer.set_hwm(0)
         dealer.connect(address)
@@ -156,16 +167,19 @@ class ZeroMQTransport:
         return dealer
 
     def _send(self, target: zmq.Socket[bytes], parts: list[Any]) -> bool:
-        small = all(memoryview(part).nbytes < COPY_BELOW for part in parts)
+        last = len(parts) - 1
         try:
-            target.send_multipart(parts, zmq.NOBLOCK, copy=small)
+            for index, part in enumerate(parts):
+                more = zmq.SNDMORE if index < last else 0
+                target.send(part, zmq.NOBLOCK | more, copy=len(part) < COPY_BELOW)
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
                 return False
             raise
         return True
 
-    def _take(self, source: zmq.Socket[bytes], arrivals: list[Arrival], routed: bool) -> None:
+    def _take(self, source: zmq.Socket[bytes], arrivals: list[Arrival]) -> None:
+        routed = source in self._routers
         for _ in range(BURST):
             try:
                 parts = source.recv_multipart(zmq.NOBLOCK, copy=False)
@@ -174,15 +188,15 @@ class ZeroMQTransport:
             if routed:
                 peer = parts.pop(0).bytes
                 if parts and parts[0].bytes == WHO_ARE_YOU:
-                    self._introduce(peer)
+                    self._introduce(source, peer)
                     continue
-                self._dialled_by.add(peer.decode(errors="replace"))
+                self._dialled_by[peer.decode(errors="replace")] = source
             if parts:
                 arrivals.append((parts[0].bytes, [part.buffer for part in parts[1:]]))
 
-    def _introduce(self, peer: bytes) -> None:
-        if self.hello is not None and self._router is not None:
-            self._send(self._router, [peer, msgspec.msgpack.encode(self.hello)])
+    def _introduce(self, router: zmq.Socket[bytes], peer: bytes) -> None:
+        if self.hello is not None:
+            self._send(router, [peer, msgspec.msgpack.encode(self.hello)])
 
     def _drain_wakes(self) -> None:
         try:

@@ -1,0 +1,75 @@
+"""A short cut between processes of one user on one machine: a Unix socket beside each TCP one.
+
+Encryption costs more than all else that a batch meets on its way, and protects nothing here: the
+socket lies in a directory that only its user can enter, and whoever can act as that user can read
+the key as well. Where there is no such directory, peers keep to TCP.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+STALE_AFTER = 60.0  # seconds: a younger socket may still be about to listen
+
+
+def own_socket(key: str, address: str) -> Path | None:
+    """Where the node that listens at `address` also listens; None if there is no safe place."""
+    if (directory := _directory()) is None:
+        return None
+    _sweep(directory)
+    return _path(directory, key, address)
+
+
+def peer_socket(key: str, address: str) -> Path | None:
+    """Where the node at `address` can be reached without TCP; None if it is not on this machine,
+    or belongs to another user."""
+    if (directory := _directory()) is None:
+        return None
+    path = _path(directory, key, address)
+    return path if path.exists() and _listening(path) else None
+
+
+def _directory() -> Path | None:
+    if not hasattr(socket, "AF_UNIX") or not hasattr(os, "getuid"):
+        return None
+    path = Path(tempfile.gettempdir()) / f"activebroker-{os.getuid()}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError:
+        return None
+    # Someone else may have made it, to listen in.
+    private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
+    return path if private and found.st_uid == os.getuid() else None
+
+
+def _path(directory: Path, key: str, address: str) -> Path:
+    # The key is part of the name: who dials with another key gets no further than TCP.
+    name = hashlib.blake2b(address.encode(), key=key.encode(), digest_size=12).hexdigest()
+    return directory / name
+
+
+def _listening(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
+        try:
+            trial.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what killed processes left."""
+    for path in directory.iterdir():
+        try:
+            old = time.time() - path.stat().st_mtime > STALE_AFTER
+            if old and not _listening(path):
+                path.unlink()
+        except FileNotFoundError:
+            pass  # another process was faster
