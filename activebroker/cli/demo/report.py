@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -16,13 +18,12 @@ from activebroker.cli.demo.traffic import Flow
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """The move of a filter amid the stream. `published` of `total` had been published when it
-    began."""
+    """The move of a filter amid the stream: when (monotonic seconds), and how many flights had
+    not been published when it began."""
 
-    where: str
-    took: float
-    published: int
-    total: int
+    begun: float
+    ended: float
+    still_to_come: int
 
 
 def filters(rows: Iterable[tuple[Channel, str, str]]) -> Table:
@@ -39,37 +40,40 @@ def filters(rows: Iterable[tuple[Channel, str, str]]) -> Table:
     return table
 
 
-def links(flows: Iterable[Flow]) -> Table:
-    """Events and bytes of each flow, without and with the pushed predicate."""
+def links(flows: Iterable[Flow], missed: int) -> Group:
+    """Events and bytes of each flow, without and with the pushed predicate.
+
+    `missed` events are in no row.
+    """
     table = Table(title="Events and bytes, without and with the predicate", title_justify="left")
-    for heading in ("from", "to", "for"):
+    for heading in ("for", "from", "to"):
         table.add_column(heading)
-    for heading in ("events without", "with", "bytes without", "with", "kept"):
+    for heading in ("events without", "with", "bytes without", "with", "share"):
         table.add_column(heading, justify="right")
-    between = Flow("between nodes", "", "", inside=False)
-    within = Flow("within a node", "", "", inside=True)
-    for flow in flows:
-        table.add_row(*_row(flow))
-        total = within if flow.inside else between
-        total.offered_events += flow.offered_events
-        total.offered_bytes += flow.offered_bytes
-        total.sent_events += flow.sent_events
-        total.sent_bytes += flow.sent_bytes
-    table.add_section()
+    between, within = Flow("between nodes", "", ""), Flow("within a node", "", "")
+    for channel, group in groupby(flows, key=lambda flow: flow.channel):
+        for number, flow in enumerate(group):
+            to = f"{flow.target} (same node)" if flow.inside else flow.target
+            table.add_row(channel if number == 0 else "", flow.source, to, *_numbers(flow))
+            (within if flow.inside else between).add(flow)
+        table.add_section()
     for total in (between, within):
         if total.offered_events:
-            table.add_row(*_row(total), style="bold")
-    return table
+            table.add_row(total.channel, "", "", *_numbers(total), style="bold")
+    if not missed:
+        return Group(table)
+    note = f"Not in these counts: {missed:,} events, on their way while their flow was switched."
+    return Group(table, note)
 
 
 def switch_over(filter: str, switch: Switch, gaps: Gaps) -> str:
     """What the consumer noticed of the move."""
-    left = switch.total - switch.published
     return (
-        f"[bold]{filter}[/] moved {switch.where} in {switch.took * 1000:.0f} ms, with {left:,} of "
-        f"{switch.total:,} flights still to come. Its consumer's longest pause around the move: "
-        f"{gaps.during * 1000:.0f} ms; at other times: {gaps.otherwise * 1000:.0f} ms "
-        f"(typical: {gaps.typical * 1000:.0f} ms)."
+        f"[bold]{filter}[/] moved from the consumer to atlanta in "
+        f"{(switch.ended - switch.begun) * 1000:.0f} ms, with {switch.still_to_come:,} flights "
+        f"still to come. Its consumer's longest pause around the move: {gaps.during * 1000:.0f} "
+        f"ms; at other times: {gaps.otherwise * 1000:.0f} ms (typical: {gaps.typical * 1000:.0f} "
+        "ms)."
     )
 
 
@@ -95,12 +99,9 @@ def verdicts(found: Iterable[tuple[str, Verdict]]) -> Table:
     return table
 
 
-def _row(flow: Flow) -> tuple[str, ...]:
+def _numbers(flow: Flow) -> tuple[str, ...]:
     share = flow.sent_bytes / flow.offered_bytes if flow.offered_bytes else 1.0
     return (
-        flow.source,
-        f"{flow.target} (same node)" if flow.inside and flow.target else flow.target,
-        flow.use,
         f"{flow.offered_events:,}",
         f"{flow.sent_events:,}",
         _size(flow.offered_bytes),

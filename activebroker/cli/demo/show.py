@@ -11,11 +11,13 @@ from contextlib import ExitStack, contextmanager
 import pandas as pd
 from rich.console import Console
 
+from activebroker import Fabric
 from activebroker.cli.console import console as make_console
 from activebroker.cli.demo import expected, report, setting
 from activebroker.cli.demo.board import Board
 from activebroker.cli.demo.consumers import Consumer, gaps
 from activebroker.cli.demo.filters import LateDelta, OffTheMean, StrongWind
+from activebroker.cli.demo.flights import Flight, days
 from activebroker.cli.demo.processes import Processes
 from activebroker.cli.demo.replay import CHANNEL
 from activebroker.cli.demo.traffic import Traffic
@@ -23,7 +25,7 @@ from activebroker.cli.demo.traffic import Traffic
 DAYS = {1: 31, 12: 365}
 SECONDS = {1: 6.0, 12: 30.0}  # that the replay of so many months takes
 TICK = 0.1
-QUIET = 20.0  # seconds without any progress after which we wait no longer
+QUIET = 60.0  # seconds without any progress after which we wait no longer
 END = 15.0  # seconds for processes to end
 
 
@@ -90,19 +92,19 @@ class _Run:
         nodes = "a Ray cluster of three nodes" if self._on_ray else "two brokers"
         where = "beside it" if self._on_ray else "in this process"
         self._say(f"Starting {nodes}, and three suppliers {where}.")
-        session: Future[object] | None = None
+        started: Future[None] | None = None
         if self._on_spark:
             from activebroker import spark
 
             # Beside the rest: most of both is waiting.
             self._say("Starting Spark.")
             stack.callback(spark.stop)
-            session = stack.enter_context(ThreadPoolExecutor(1)).submit(spark.session)
+            started = stack.enter_context(ThreadPoolExecutor(1)).submit(_warm_up)
         open_setting = setting.on_ray if self._on_ray else setting.in_this_process
         pace = SECONDS[self._months] / DAYS[self._months]
         self._setting = stack.enter_context(open_setting(self._months, pace))
-        if session is not None:
-            session.result()
+        if started is not None:
+            started.result()
         fabric = self._setting.fabric
         flights = fabric.channel(CHANNEL)
         self._consumers: dict[str, Consumer] = {}
@@ -123,11 +125,11 @@ class _Run:
 
     # --- amid ---------------------------------------------------------------------------------
 
-    def _stream(self) -> tuple[report.Switch, float, float]:
+    def _stream(self) -> report.Switch:
         """Replay, move half-way, and wait until all has come, or nothing comes any more."""
         airports, off = self._setting.airports, self._consumers[OffTheMean.__name__]
         half = len(self._expected[OffTheMean.__name__]) // 2
-        switch: tuple[report.Switch, float, float] | None = None
+        switch: report.Switch | None = None
         for airport in airports:
             airport.start()
         counts, changed, ticks = self._counts(), time.monotonic(), 0
@@ -148,7 +150,7 @@ class _Run:
         assert switch is not None
         return switch
 
-    def _move(self, off: Consumer) -> tuple[report.Switch, float, float]:
+    def _move(self, off: Consumer) -> report.Switch:
         published = sum(each.published for each in self._setting.airports)
         self._traffic.look()
         begun = time.monotonic()
@@ -158,8 +160,7 @@ class _Run:
         self._traffic.look()
         self._setting.airport("JFK").offload(to="dallas")
         self._say("JFK has handed its fan-out to dallas.")
-        where = "from the consumer to atlanta"
-        return report.Switch(where, ended - begun, published, self._total), begun, ended
+        return report.Switch(begun, ended, self._total - published)
 
     def _counts(self) -> dict[str, int]:
         airports = {each.origin: each.published for each in self._setting.airports}
@@ -172,8 +173,9 @@ class _Run:
 
     # --- after --------------------------------------------------------------------------------
 
-    def _report(self, switch: tuple[report.Switch, float, float]) -> bool:
+    def _report(self, switch: report.Switch) -> bool:
         late, off, strong = self._consumers.values()
+        airports = self._setting.airports
         node = "Ray node" if self._on_ray else "broker"
         self._console.print(
             report.filters(
@@ -186,11 +188,10 @@ class _Run:
                 ]
             )
         )
-        self._console.print(report.links(self._traffic.flows()))
-        moved, begun, ended = switch
-        self._console.print(
-            report.switch_over(OffTheMean.__name__, moved, gaps(off.arrivals, begun, ended))
-        )
+        missed = self._traffic.missed({each.origin: each.total for each in airports})
+        self._console.print(report.links(self._traffic.flows(), missed))
+        pauses = gaps(off.arrivals, switch.begun, switch.ended)
+        self._console.print(report.switch_over(OffTheMean.__name__, switch, pauses))
         verdicts = [
             (name, expected.compare(self._expected[name], consumer.frame()))
             for name, consumer in self._consumers.items()
@@ -205,6 +206,18 @@ class _Run:
 
     def _say(self, message: str) -> None:
         self._console.print(message)
+
+
+def _warm_up() -> None:
+    """Start Spark and run a first small job, which takes seconds: not amid the stream."""
+    with Fabric() as fabric:
+        flights = fabric.channel(CHANNEL, Flight)
+        winds = flights.derive(StrongWind, at="spark")
+        with winds.subscribe() as events, flights.supplier() as supplier:
+            supplier.publish_batch(days("JFK", months=1)[0])
+            flights.close()
+            for _ in events:
+                pass
 
 
 @contextmanager

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from activebroker import Fabric
+from activebroker.cli.demo.flights import ORIGINS
+from activebroker.cli.demo.replay import CHANNEL
+
+HERE = "this process"
 
 
 @dataclass(slots=True)
 class Flow:
-    """Events from `source` on their way to `use` at `target`: `offered` without the pushed
+    """Events on their way to (or from) the filter of `channel`: `offered` without the pushed
     predicate, `sent` with it."""
 
+    channel: str
     source: str
     target: str
-    use: str
-    inside: bool
+    inside: bool = False
     offered_events: int = 0
     offered_bytes: int = 0
     sent_events: int = 0
     sent_bytes: int = 0
 
+    def add(self, other: Flow) -> None:
+        self.offered_events += other.offered_events
+        self.offered_bytes += other.offered_bytes
+        self.sent_events += other.sent_events
+        self.sent_bytes += other.sent_bytes
+
 
 class Traffic:
     """Remembers the last counters of every flow, also of those that have ended since.
 
-    A flow that ends in a switch-over is counted as of the last look before.
+    A flow that ends in a switch-over is counted as of the last look before it.
     """
 
     def __init__(self, fabric: Fabric) -> None:
@@ -36,14 +45,19 @@ class Traffic:
     def look(self) -> None:
         """Read the counters. Waits while a filter is moving."""
         status = self._fabric.status()
-        stages = _stages(status)
+        stages = {
+            stage["id"]: stage["channel"]
+            for report in status["nodes"].values()
+            for stage in report["stages"]
+        }
         for node, report in status["nodes"].items():
             for flow in report["flows"]:
-                key = node, flow["outlet"], flow["port"]
-                self._flows[key] = Flow(
-                    source=flow["supplier"] or _at(stages.get(flow["outlet"]), node),
-                    target=flow["target"],
-                    use=stages.get(flow["port"], f"consumer of {flow['channel']}"),
+                runs = stages.get(flow["outlet"])
+                what = "relay" if runs == CHANNEL else runs
+                self._flows[node, flow["outlet"], flow["port"]] = Flow(
+                    channel=stages.get(flow["port"], flow["channel"]),
+                    source=flow["supplier"] or f"{self._name(node)} ({what})",
+                    target=self._name(flow["target"]),
                     inside=node == flow["target"],
                     offered_events=flow["offered_events"],
                     offered_bytes=flow["offered_bytes"],
@@ -52,29 +66,31 @@ class Traffic:
                 )
 
     def flows(self) -> list[Flow]:
-        """What is known, one for each source, target and use, in the order of appearance."""
+        """One for each channel, source and target that had any; what suppliers send comes first."""
         summed: dict[tuple[str, str, str], Flow] = {}
         for flow in self._flows.values():
-            key = flow.source, flow.target, flow.use
-            total = summed.setdefault(key, Flow(*key, flow.inside))
-            total.offered_events += flow.offered_events
-            total.offered_bytes += flow.offered_bytes
-            total.sent_events += flow.sent_events
-            total.sent_bytes += flow.sent_bytes
-        return list(summed.values())
+            if flow.offered_events:
+                key = flow.channel, flow.source, flow.target
+                summed.setdefault(key, Flow(*key, flow.inside)).add(flow)
+        order = {origin: number for number, origin in enumerate(ORIGINS)}
+        return sorted(
+            summed.values(),
+            key=lambda flow: (flow.channel, order.get(flow.source, len(order)), flow.source),
+        )
 
+    def missed(self, published: dict[str, int]) -> int:
+        """How many events, of those published for each filter, no look has counted."""
+        by: dict[tuple[str, str], int] = {}
+        for flow in self._flows.values():
+            if flow.source in published:
+                key = flow.source, flow.channel
+                by[key] = by.get(key, 0) + flow.offered_events
+        missed = 0
+        for (supplier, channel), count in by.items():
+            relayed = by.get((supplier, CHANNEL), 0)
+            if channel != CHANNEL:
+                missed += max(0, published[supplier] - count - relayed)
+        return missed
 
-def _stages(status: dict[str, Any]) -> dict[int, str]:
-    """What each stage is there for, by its id, which its port and its outlet bear too."""
-    uses = {
-        stage["id"]: f"relay of {stage['channel']}"
-        for report in status["nodes"].values()
-        for stage in report["stages"]
-    }
-    for channel in status["channels"]:
-        uses |= {stage["id"]: f"filter {channel['filter']}" for stage in channel["stages"]}
-    return uses
-
-
-def _at(use: str | None, node: str) -> str:
-    return node if use is None else f"{use} at {node}"
+    def _name(self, node: str) -> str:
+        return HERE if node == self._fabric.node else node
