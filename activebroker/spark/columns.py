@@ -58,8 +58,8 @@ def reshape(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array
     if pa.types.is_binary(target) and pa.types.is_fixed_size_list(source):
         return _packed(array)
-    if pa.types.is_fixed_size_list(target) and pa.types.is_binary(source):
-        return _unpacked(array, target)
+    if pa.types.is_fixed_size_list(target) and not pa.types.is_nested(source):
+        return _unpacked(array.cast(pa.binary()), target)  # Spark can be set to give large_binary
     if pa.types.is_list(target) and (
         pa.types.is_list(source) or pa.types.is_fixed_size_list(source)
     ):

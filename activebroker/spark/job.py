@@ -46,7 +46,6 @@ Message = Forwarded | Lost | Stopped | State
 RESULT = pa.schema(
     [pa.field("batch", pa.int32()), pa.field("row", pa.int64()), pa.field("message", pa.binary())]
 )
-RESULT_DDL = "batch int, row bigint, message binary"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from activebroker.filters import (
     RunResult,
 )
 from activebroker.matching import parse
-from activebroker.spark.job import RESULT_DDL, Forwarded, Job, Lost, Message, State, Stopped
+from activebroker.spark.job import RESULT, Forwarded, Job, Lost, Message, State, Stopped
 from activebroker.spark.rows import TASK, Layout
 from activebroker.spark.session import require, session
 
@@ -160,7 +160,7 @@ class SparkRunner:
             frame = frame.filter(self._column)
         if self._keyed:
             frame = frame.coalesce(1) if tasks == 1 else frame.repartitionById(tasks, TASK)
-        done: pa.Table = frame.mapInArrow(job.run, RESULT_DDL).toArrow()
+        done: pa.Table = frame.mapInArrow(job.run, _struct(RESULT)).toArrow()
         return done
 
     def _stream(self, batch: Batch) -> str:
