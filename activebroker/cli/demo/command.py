@@ -30,7 +30,6 @@ def demo(
     try:
         good = show(months=1 if quick else 12, on_ray=not local, on_spark=not no_spark)
     except KeyboardInterrupt:
-        typer.secho("Interrupted; everything was ended.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if not good:
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -38,6 +39,9 @@ def show(months: int, *, on_ray: bool, on_spark: bool) -> bool:
     try:
         run = _Run(console, processes, months, on_ray=on_ray, on_spark=on_spark)
         good = run.all(stack)
+    except KeyboardInterrupt:
+        console.print("Interrupted: ending what was started.")
+        raise
     finally:
         # A second Ctrl-C must not interrupt what ends the processes.
         with _uninterrupted():
@@ -99,7 +103,9 @@ class _Run:
             # Beside the rest: most of both is waiting.
             self._say("Starting Spark.")
             stack.callback(spark.stop)
-            started = stack.enter_context(ThreadPoolExecutor(1)).submit(_warm_up)
+            given_up = threading.Event()
+            started = stack.enter_context(ThreadPoolExecutor(1)).submit(_warm_up, given_up)
+            stack.callback(given_up.set)
         open_setting = setting.on_ray if self._on_ray else setting.in_this_process
         pace = SECONDS[self._months] / DAYS[self._months]
         self._setting = stack.enter_context(open_setting(self._months, pace))
@@ -208,8 +214,13 @@ class _Run:
         self._console.print(message)
 
 
-def _warm_up() -> None:
+def _warm_up(given_up: threading.Event) -> None:
     """Start Spark and run a first small job, which takes seconds: not amid the stream."""
+    from activebroker import spark
+
+    spark.session()
+    if given_up.is_set():
+        return
     with Fabric() as fabric:
         flights = fabric.channel(CHANNEL, Flight)
         winds = flights.derive(StrongWind, at="spark")
