@@ -6,7 +6,7 @@ import contextlib
 import logging
 import platform
 import signal
-import threading
+import time
 from typing import Annotated
 
 import typer
@@ -17,6 +17,7 @@ from activebroker.fabric import find_key, serve
 from activebroker.runtime import Runtime
 
 log = logging.getLogger(__name__)
+LOOK_UP = 0.5  # seconds, at most, until a signal is seen
 PATIENCE = 3.0  # seconds for the directory's good-bye: who sends SIGTERM often kills soon after
 
 
@@ -33,7 +34,9 @@ def broker(
     ] = None,
     join: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Any broker of the fabric to join, else a new one."),
+        typer.Option(
+            metavar="ADDRESS", help="Join the fabric of this broker; else start a new one."
+        ),
     ] = None,
     key: Annotated[
         str | None,
@@ -49,9 +52,11 @@ def broker(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     node = serve(name or platform.node(), listen, find_key(key, address=listen), join_address=join)
     try:
-        typer.echo(_welcome(node.name, node.transport.address or listen))
         with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
+            typer.echo(_welcome(node.name, node.transport.address or listen))
+            # No endless wait: a signal that another thread happens to receive does not end one.
+            while True:
+                time.sleep(LOOK_UP)
         _leave(node)
     finally:
         node.stop()

@@ -44,7 +44,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1", "FORCE_COLOR": ""},
             )
             stack.enter_context(process)
             stack.callback(process.kill)

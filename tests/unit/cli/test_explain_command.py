@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ misspelt = lambda trade: trade.prize > 100
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))  # so that the path is put back afterwards
-    monkeypatch.delitem(__import__("sys").modules, "neighbour", raising=False)
+    monkeypatch.delitem(sys.modules, "neighbour", raising=False)
     (tmp_path / "neighbour.py").write_text("LEAST = 50\n")
     path = tmp_path / "trade_filters.py"
     path.write_text(FILTERS)
@@ -61,7 +62,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def explain(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["explain", *map(str, arguments)])
+    plain = {"COLUMNS": "200", "NO_COLOR": "1", "FORCE_COLOR": ""}
+    return CliRunner().invoke(app, ["explain", *map(str, arguments)], env=plain)
 
 
 def test_the_papers_example(file: Path) -> None:
@@ -96,7 +98,7 @@ def test_a_module_is_found_from_the_working_folder(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(file.parent)
-    monkeypatch.delitem(__import__("sys").modules, "trade_filters", raising=False)
+    monkeypatch.delitem(sys.modules, "trade_filters", raising=False)
     result = explain("trade_filters:dear", "--type", "trade_filters:Trade")
     assert result.exit_code == 0
     assert "price > 100" in result.stdout
