@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from activebroker.core.errors import MissingExtra
+
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 
 
@@ -25,7 +27,12 @@ def demo(
     fan-out to a broker. What each consumer got is compared with a computation in pandas.
     The exit code is 1 where anything differs, or where a process is left behind.
     """
-    from activebroker.cli.demo.show import show
+    try:
+        from activebroker.cli.demo.show import show
+    except ImportError as error:
+        raise MissingExtra(
+            f"The demo needs more than the core ({error}): uv add 'activebroker[demo]'."
+        ) from error
 
     try:
         good = show(months=1 if quick else 12, on_ray=not local, on_spark=not no_spark)

@@ -22,6 +22,7 @@ from activebroker.cli.demo.flights import Flight, days
 from activebroker.cli.demo.processes import Processes
 from activebroker.cli.demo.replay import CHANNEL
 from activebroker.cli.demo.traffic import Traffic
+from activebroker.core.errors import DeadlineExceeded
 
 DAYS = {1: 31, 12: 365}
 SECONDS = {1: 6.0, 12: 30.0}  # that the replay of so many months takes
@@ -43,11 +44,13 @@ def show(months: int, *, on_ray: bool, on_spark: bool) -> bool:
         console.print("Interrupted: ending what was started.")
         raise
     finally:
+        processes.look()
         # A second Ctrl-C must not interrupt what ends the processes.
         with _uninterrupted():
-            processes.look()
-            stack.close()
-            left = processes.end(END)
+            try:
+                stack.close()
+            finally:
+                left = processes.end(END)
     if left:
         console.print(f"[red]Processes left behind, and ended by force: {', '.join(left)}[/]")
     else:
@@ -153,7 +156,11 @@ class _Run:
                 self._processes.look()
             if switch is None and off.seen >= half:
                 switch = self._move(off)
-        assert switch is not None
+        if switch is None:
+            raise DeadlineExceeded(
+                f"Nothing came for {QUIET:g} s, and {OffTheMean.__name__} is not half-way: it has "
+                f"{off.seen:,} of {2 * half:,} events."
+            )
         return switch
 
     def _move(self, off: Consumer) -> report.Switch:
