@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
-import cloudpickle
-
 from activebroker.events import Event
+from activebroker.filters.shipping import dumps, loads
 
 
 class FIFOFilter:
@@ -65,11 +64,11 @@ class FIFOFilter:
     def snapshot(self) -> bytes:
         """Return the state, to be given to `restore` of a new instance at another place."""
         state = {name: value for name, value in vars(self).items() if name != "_forwarded"}
-        return cloudpickle.dumps(state, protocol=5)  # type: ignore[no-any-return]
+        return dumps(state)
 
     def restore(self, state: bytes) -> None:
         """Take over the state that `snapshot` returned at the old place."""
-        vars(self).update(cloudpickle.loads(state))
+        vars(self).update(loads(state))
 
     def _take(self) -> list[Event]:
         forwarded, self._forwarded = self._forwarded, []

@@ -6,23 +6,20 @@ signature, another protocol or another Python version *before* anything is unpic
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import hmac
 import sys
-import sysconfig
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
-import cloudpickle
 import msgspec
 
 from activebroker.core.errors import FilterNotPicklable, InvalidFilter, PayloadRefused
 from activebroker.events import ANY, EventType, TypeDescription, describe
 from activebroker.filters.filter import FIFOFilter, FunctionFilter
+from activebroker.filters.shipping import dumps, loads
 
 PAYLOAD_VERSION = 1
 PYTHON_VERSION = (sys.version_info.major, sys.version_info.minor)
@@ -125,8 +122,7 @@ def pack(
     output = EventType.of(spec.output) if spec.output is not None else input_type
     content = (spec.cls, spec.args, spec.instance, input_type.cls, output.cls)
     try:
-        with _user_modules_by_value(spec, input_type.cls, output.cls):
-            body = cloudpickle.dumps(content, protocol=5)
+        body = dumps(content)
     except Exception as error:
         raise FilterNotPicklable(
             f"Filter {spec.name} cannot be shipped: {error}. Create such objects in on_start, "
@@ -173,17 +169,20 @@ def unpack(envelope: Envelope, key: bytes) -> Payload:
     """Verify, then unpickle. Raises PayloadRefused in both steps."""
     verify(envelope, key)
     try:
-        cls, args, instance, input_cls, output_cls = cloudpickle.loads(envelope.body)
+        cls, args, instance, input_cls, output_cls = loads(envelope.body)
     except Exception as error:
         raise PayloadRefused(
             f"Filter {envelope.name} cannot be loaded here: {type(error).__name__}: {error}. "
             "Install what it imports on the broker."
         ) from error
-    if instance is None:
-        make: Callable[[], FIFOFilter] = lambda: cls(*args)  # noqa: E731
-    else:
-        frozen = cloudpickle.dumps(instance, protocol=5)
-        make = lambda: cloudpickle.loads(frozen)  # noqa: E731
+
+    def make() -> FIFOFilter:
+        # Copies, so that the instances of several streams share nothing.
+        made: FIFOFilter = (
+            cls(*copy.deepcopy(args)) if instance is None else copy.deepcopy(instance)
+        )
+        return made
+
     return Payload(make, _event_type(input_cls), _event_type(output_cls))
 
 
@@ -198,40 +197,3 @@ def _sign(envelope: Envelope, key: bytes) -> bytes:
 
 def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
-
-
-@contextmanager
-def _user_modules_by_value(spec: FilterSpec, *types: type) -> Iterator[None]:
-    """Pickle by value what lives in the user's own files.
-
-    A broker has the installed packages, but not the script or test in which a class was written.
-    """
-    classes = [*spec.cls.__mro__, *(base for cls in types for base in cls.__mro__)]
-    names = {cls.__module__ for cls in classes}
-    if spec.cls is FunctionFilter:
-        names.add(getattr(spec.args[0], "__module__", None) or "__main__")
-    modules = [sys.modules[name] for name in sorted(names) if _is_users(sys.modules.get(name))]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-_INSTALLED = tuple(
-    Path(sysconfig.get_path(name)).resolve()
-    for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
-
-
-def _is_users(module: ModuleType | None) -> bool:
-    if module is None or module.__name__ == "__main__":
-        return False  # cloudpickle ships __main__ by value by itself
-    if module.__name__.partition(".")[0] in {"activebroker", "ray_deploy", "derivation"}:
-        return False
-    if getattr(module, "__spec__", None) is None or not getattr(module, "__file__", None):
-        return False
-    path = Path(str(module.__file__)).resolve()
-    return not any(path.is_relative_to(base) for base in _INSTALLED)
