@@ -101,7 +101,6 @@ class Fabric:
                     DRAIN,
                 )
             self._quietly(lambda: leave(self._runtime))
-            self._runtime.wait_drained(1.0)
         finally:
             self._closed = True
             self._runtime.stop()
