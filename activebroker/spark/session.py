@@ -139,11 +139,16 @@ class _Own:
 
 def _settings(folder: Path) -> dict[str, str]:
     master = os.environ.get("SPARK_MASTER") or _configured("spark.master")
-    quiet = folder / "log4j2.properties"
+    local = (master or "local").startswith("local")
+    options = [f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"]
+    if local:
+        # The heavy part runs in Python: optimising Java for long runs, or collecting its garbage
+        # on all cores, takes more from the machine than it gives.
+        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
+        "spark.driver.extraJavaOptions": " ".join(options),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -153,7 +158,7 @@ def _settings(folder: Path) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.master": master or "local[2]",
     }
-    if settings["spark.master"].startswith("local"):
+    if local:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

@@ -158,18 +158,9 @@ def test_stops_at_the_first_error() -> None:
     assert told(spark.run(items)) == expected
 
 
-BY_REFERENCE = pytest.mark.xfail(
-    strict=False, reason="a snapshot refers to the user's classes by the name of their module"
-)
-
-
 @pytest.mark.parametrize(
     "filter",
-    [
-        (samples.Outlier, 30.0),
-        pytest.param(samples.Pairs, marks=BY_REFERENCE),
-        pytest.param(samples.Hooked, marks=BY_REFERENCE),
-    ],
+    [(samples.Outlier, 30.0), samples.Pairs, samples.Hooked],
     ids=lambda f: FilterSpec.of(f).name,
 )
 def test_moves_with_its_state(filter: object) -> None:
