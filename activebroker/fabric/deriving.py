@@ -7,6 +7,7 @@ from activebroker.events import ANY, EventType
 from activebroker.filters import Envelope, FilterSpec, FunctionFilter, pack
 from predicate_extract import Extraction, extract
 
+
 def analyse(spec: FilterSpec, input_type: EventType) -> Extraction:
     """Find the predicate of a filter on events of a type.
 

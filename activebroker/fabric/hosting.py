@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from activebroker.broker.messages import FailuresReported, Join, Leave
-from activebroker.core.errors import ActiveBrokerError
+from activebroker.core.errors import ActiveBrokerError, NameTaken
 from activebroker.fabric.keys import find_key, is_loopback, signing_key
 from activebroker.filters import Envelope, Payload, Runner
 from activebroker.routing import Member
+from activebroker.routing.graph import FIXED_PLACES
 from activebroker.runtime import MakeRunner, Runtime, python_runner
 from activebroker.transport import Hello, LocalHub, LocalTransport, ZeroMQTransport, probe
 
@@ -47,6 +48,7 @@ class EmbeddedHost:
         name = "local"
         runtime = self._start(hub, name, None, is_broker=False, on_failures=on_failures)
         for broker in self._names:
+            check_name(broker)
             started = self._start(hub, broker, name, is_broker=True)
             self._brokers.append(started)
             join(started, broker, f"local://{broker}", is_broker=True)
@@ -104,14 +106,17 @@ class JoinedHost:
 def serve(name: str, listen: str, key: str, *, join_address: str | None = None) -> Runtime:
     """Start a broker that listens at `listen`; its address is `runtime.transport.address`.
 
-    The first broker of a fabric keeps its directory; others join it by `join_address`.
+    The first broker of a fabric keeps its directory; others join it by `join_address`. A broker
+    that listens at 0.0.0.0 tells others the address by which this machine reaches the network.
     Raises Unreachable, AccessDenied, NameTaken.
     """
+    check_name(name)
     if join_address is not None:
         hello = probe(join_address, key, PATIENCE)
         return join_fabric(name, key, hello, listen, is_broker=True)
     transport = ZeroMQTransport(name, key, listen)
     assert transport.address is not None
+    transport.address = _advertised(transport.address)
     transport.hello = Hello(name, name, transport.address)
     return Runtime(
         Member(name, transport.address, True, _incarnation()),
@@ -132,8 +137,12 @@ def join_fabric(
     on_failures: OnFailures = lambda report: None,
 ) -> Runtime:
     """Start a node and join the fabric that `hello` describes."""
+    if name == hello.directory:
+        raise _taken(name)
     own = Hello(name, hello.directory, hello.directory_address)
     transport = ZeroMQTransport(name, key, listen, own)
+    if transport.address is not None:
+        transport.address = _advertised(transport.address)
     incarnation = _incarnation()
     runtime = Runtime(
         Member(name, transport.address, is_broker, incarnation),
@@ -150,6 +159,19 @@ def join_fabric(
         runtime.stop()
         raise
     return runtime
+
+
+def check_name(name: str) -> None:
+    """Raise NameTaken where a broker's name would mean something else as a place."""
+    if name in FIXED_PLACES:
+        raise NameTaken(
+            f"{name!r} cannot be a broker's name: as a place it means something else. Choose "
+            "another."
+        )
+
+
+def _taken(name: str) -> NameTaken:
+    return NameTaken(f"A node named {name!r} is in the fabric already: choose another name.")
 
 
 def join(
@@ -174,15 +196,33 @@ def engines(key: bytes) -> dict[str, MakeRunner]:
     return {"python": python_runner, "spark": spark_runner}
 
 
+def _advertised(address: str) -> str:
+    """Where others can dial a node that listens at `address`."""
+    parts = urlsplit(address)
+    if parts.hostname != "0.0.0.0":
+        return address
+    return f"tcp://{_outward()}:{parts.port}"
+
+
+def _outward(host: str = "192.0.2.1", port: int = 9) -> str:
+    """The address of this machine from which `host` is reached, by default the world.
+
+    A datagram socket that is connected picks it; nothing is sent.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as chooser:
+        try:
+            chooser.connect((host, port))
+        except OSError:
+            return "127.0.0.1"  # no network at all
+        return str(chooser.getsockname()[0])
+
+
 def _local_host(address: str) -> str:
     """The address of this machine from which `address` is reached."""
     if is_loopback(address):
         return "127.0.0.1"
     parts = urlsplit(address)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe_socket:
-        probe_socket.connect((parts.hostname or "", parts.port or 0))
-        host: Any = probe_socket.getsockname()[0]
-        return str(host)
+    return _outward(parts.hostname or "", parts.port or 9)
 
 
 def _incarnation() -> int:
