@@ -6,6 +6,7 @@ the stream is the hand-over alone. What it received but had not filtered by then
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar
@@ -68,18 +69,21 @@ class Cancelled:
 
 
 class Origin(Machine):
-    """One derivation at one of its origins, `here`."""
+    """One derivation at one of its origins, `here`.
+
+    `draining` are input flows that are not in the plan because they end anyway: their sources have
+    left, but what they sent may still be on its way.
+    """
 
     state: OriginState
 
-    def __init__(self, plan: Plan, here: Party) -> None:
+    def __init__(self, plan: Plan, here: Party, draining: Iterable[FlowId] = ()) -> None:
         super().__init__(OriginState.RUNNING)
         self.plan = plan
         self.here = here
         self._proceed = False
-        self._awaited = {
-            flow: None for swap in plan.swaps if swap.origin == here for flow in swap.old
-        }
+        planned = (flow for swap in plan.swaps if swap.origin == here for flow in swap.old)
+        self._awaited = dict.fromkeys((*planned, *draining))
 
     @property
     def awaited(self) -> tuple[FlowId, ...]:

@@ -57,6 +57,11 @@ class Changes:
         self._queue.append((change, done))
         self._next()
 
+    def submit_first(self, change: Change) -> None:
+        """Queue what has happened already, before all that is only asked for."""
+        self._queue.appendleft((change, lambda result, error: None))
+        self._next()
+
     def lost(self, node: str) -> None:
         """A member fell silent: tell the migrations in which it has a part."""
         for migration in list(self._migrations.values()):

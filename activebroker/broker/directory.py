@@ -82,8 +82,8 @@ class Directory:
     def lost(self, node: str) -> None:
         """A member fell silent: what it had is gone."""
         self._see_off(node)
+        self._changes.submit_first(self._Leave(Leave(node)))
         self._changes.lost(node)
-        self.request(Leave(node), lambda result, error: None)
 
     def migration(self, derivation: int) -> Migration | None:
         """A third-party derivation that is under way."""
@@ -450,7 +450,7 @@ class Directory:
             )
 
     def _failed_late(self, migration: Migration, reason: str) -> None:
-        self._changes.submit(self._end_failed(migration, reason), lambda result, error: None)
+        self._changes.submit_first(self._end_failed(migration, reason))
 
     # --- looking things up --------------------------------------------------------------------
 

@@ -123,8 +123,12 @@ class Moves:
 
     def lost(self, peer: str, now: float) -> None:
         """A node is gone."""
-        for derivation in list(self._destinations):
+        for derivation, at in list(self._destinations.items()):
             self._at_destination(derivation, destination.PartyLost(peer), now)
+            if at.stage.spec.envelope is None and not (at.machine.missing or at.stage.port.flows):
+                # The supplier was lost before it began to feed this relay.
+                at.stage.leave_when_empty()
+                self._exchange.pump(at.stage)
 
     def under_way(self) -> dict[int, str]:
         """The state of each derivation here, and what it waits for."""
@@ -156,8 +160,12 @@ class Moves:
                 self._send(plan.initiator, refused, ())
                 return
             old.moving = True
-            self._origins[plan.derivation] = _AtOrigin(Origin(plan, self._here), old)
+            leaving = Origin(plan, self._here, draining=old.port.flows)
+            self._origins[plan.derivation] = _AtOrigin(leaving, old)
             self._at_origin(plan.derivation, origin.PrepareReceived(), now)
+            for flow in leaving.awaited:
+                if flow not in old.port.flows:  # its source is lost
+                    self._at_origin(plan.derivation, origin.AckReceived(flow), now)
 
     def _hand_over(self, body: HandOverState, buffers: Sequence[Any], now: float) -> None:
         items: list[Parcel | StreamEnded] = []

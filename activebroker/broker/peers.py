@@ -46,10 +46,10 @@ class Peers:
         """Whether the frame, and what it acknowledges, is for an earlier process of our name."""
         return frame.to not in (0, self.me.incarnation)
 
-    def knows(self, member: Member) -> bool:
-        """Whether there is a link with this incarnation of a member."""
+    def is_succeeded(self, member: Member) -> bool:
+        """Whether there is a link with another incarnation of a member."""
         link = self.links.get(member.name)
-        return link is not None and link.peer_incarnation in (0, member.incarnation)
+        return link is not None and link.peer_incarnation not in (0, member.incarnation)
 
     def expel(self, frame: Frame) -> Transmit:
         """Tell one who was taken for lost that it is no longer a member."""
@@ -88,7 +88,6 @@ class Peers:
             self._gone[peer, link.peer_incarnation] = None
             if len(self._gone) > GONE_KEPT:
                 del self._gone[next(iter(self._gone))]
-        self.members.pop(peer, None)
 
     def tick(self, now: float) -> None:
         for link in self.links.values():

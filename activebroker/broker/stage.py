@@ -89,7 +89,8 @@ class Stage:
             else:
                 self.outlet.end_stream(item.supplier)
         if self._leaving and not self._inbox:
-            self.outlet.end()
+            # If the supplier is lost, the directory may count on these flows still.
+            self.outlet.end(finished=True)
         elif not self._inbox and self.outlet.ready and (self.port.complete or self.port.error):
             if not self.exact:
                 self._working = self._ending = True

@@ -6,7 +6,7 @@ keeps what each channel consists of. A subscription must have seen a gapless run
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -176,8 +176,9 @@ class Reference:
         if self.closed:
             return
         assert self.filter is not None
-        if (instance := self._instances.get(event.supplier)) is None:
-            instance = self._instances[event.supplier] = self.filter()
+        key = "" if self.filter.shared else event.supplier
+        if (instance := self._instances.get(key)) is None:
+            instance = self._instances[key] = self.filter()
         try:
             instance.enqueue(event)
         except ValueError:
@@ -197,28 +198,32 @@ def seen_by(intake: Intake) -> dict[str, list[Seen]]:
 
 
 def violations(
-    intake: Intake, whole: Reference, latest_start: dict[str, int], complete: bool
+    intake: Intake,
+    whole: Reference,
+    latest_start: dict[str, int],
+    complete: Callable[[str], bool],
 ) -> Iterator[str]:
     """How what was seen breaks the contract.
 
     It must be a run without gaps of what the channel consists of, that begins not after
-    `latest_start` (by supplier) and, if `complete`, goes to the end.
+    `latest_start` and, where it is `complete`, goes to the end; all this by supplier.
     """
     got: dict[str, list[Any]] = dict(seen_by(intake))
     for supplier, events in whole.events.items():
         seen = got.pop(supplier, [])
         latest = latest_start.get(supplier, 0)
         if not seen:
-            if complete and latest < len(events):
+            if complete(supplier) and latest < len(events):
                 yield f"{supplier}: nothing was seen, expected {events[latest:]}"
             continue
         if seen[0] not in events:
             yield f"{supplier}: {seen[0]} is not of this channel: {events}"
             continue
         first = events.index(seen[0])
-        if first > latest:
+        if first > latest and complete(supplier):
             yield f"{supplier}: starts with {seen[0]}, {events[latest:first]} are missing"
-        expected = events[first:] if complete else events[first : first + len(seen)]
+        end = None if complete(supplier) else first + len(seen)
+        expected = events[first:end]
         if seen != expected:
             yield f"{supplier}: expected {expected}, got {seen}"
     for supplier, seen in got.items():

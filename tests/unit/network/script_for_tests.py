@@ -6,8 +6,18 @@ import itertools
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
-from reference_for_tests import FILTERS, ITEM, CountAll, Item, Reference, envelope_of, violations
+from reference_for_tests import (
+    FILTERS,
+    ITEM,
+    CountAll,
+    HoldBack,
+    Item,
+    Reference,
+    envelope_of,
+    violations,
+)
 from virtual_network_for_tests import HUB, Answered, Host, Intake, Supply, VirtualNetwork
 
 from activebroker.broker.effects import PortClosed
@@ -22,6 +32,7 @@ from activebroker.broker.messages import (
     Subscribe,
     Unsubscribe,
 )
+from activebroker.core.errors import ActiveBrokerError, Unreachable
 from activebroker.events import encode
 from activebroker.events.wire import describe
 
@@ -46,8 +57,21 @@ class Supplier:
     host: Host
     outlet: int = 0
     supply: Supply | None = None  # when it is open
-    closed: bool = False
+    closed: bool = False  # by its user
+    cut: bool = False  # its process is gone
+    relays: list[str] = field(default_factory=list)  # brokers that may have its fan-out
+    lost_relay: bool = False
     next_seq: int = 0
+
+    @property
+    def closed_by_loss(self) -> bool:
+        """Whether the fabric closed it, because the broker that served its consumers is gone."""
+        closed = self.closed or self.channel.closed
+        return self.supply is not None and self.supply.closed is not None and not closed
+
+    @property
+    def over(self) -> bool:
+        return self.closed or self.cut or self.channel.closed or self.closed_by_loss
 
 
 @dataclass
@@ -64,7 +88,9 @@ class Consumer:
 class Script:
     """`play` does random things; `finish` ends everything and checks it."""
 
-    def __init__(self, seed: int, *, loss: float = 0.0, duplication: float = 0.0) -> None:
+    def __init__(
+        self, seed: int, *, loss: float = 0.0, duplication: float = 0.0, kills: int = 0
+    ) -> None:
         self.random = random.Random(seed)
         self.net = VirtualNetwork(
             self.random,
@@ -79,9 +105,12 @@ class Script:
         self.suppliers: list[Supplier] = []
         self.consumers: list[Consumer] = []
         self.log: list[str] = []
-        self.answers: list[tuple[str, Answered]] = []
+        self.answers: list[tuple[str, Host, Answered]] = []
         self.done: Counter[str] = Counter()
-        self._blob = self.random.choice((0, 0, 0, 300_000))
+        self._kills, self._may_fail = kills, kills > 0
+        # The reference cannot know what a filter still holds back of a stream that was cut.
+        self._filters = [each for each in FILTERS if each is not HoldBack or not kills]
+        self._blob = self.random.choice((0, 0, 0, 500_000))
         self._ports = itertools.count(1_000_000)
         self._numbers = itertools.count(1)
 
@@ -93,7 +122,7 @@ class Script:
         for _ in range(self.random.choice((1, 2, 3))):
             self.open_supplier()
         moves = (
-            (self.publish, 20),
+            (self.publish, 12),
             (self.let_time_pass, 6),
             (self.subscribe, 4),
             (self.derive, 4),
@@ -104,6 +133,7 @@ class Script:
             (self.close_supplier, 1),
             (self.close_derived, 0.3),
             (self.close_root, 0.15),
+            (self.kill, 2 if self._kills else 0),
         )
         actions, weights = zip(*moves, strict=True)
         for action in self.random.choices(actions, weights, k=steps):
@@ -120,13 +150,15 @@ class Script:
             return
         name = self.random.choice("ABCD")
         if any(
-            each.name == name and each.channel is channel and not self._over(each)
+            each.name == name and each.channel is channel and not each.over
             for each in self.suppliers
         ):
             return
         # A name that is used again goes on counting, so that each event is told from all others.
         before = [s for s in self.suppliers if s.name == name and s.channel is channel]
         host = before[0].host if before else self._any_host()
+        if not host.alive:
+            return
         next_seq = before[-1].next_seq if before else 0
         supplier = Supplier(channel, name, host, next_seq=next_seq)
         self.suppliers.append(supplier)
@@ -135,26 +167,31 @@ class Script:
             supplier.outlet = outlet
             supplier.supply = host.supplies[outlet] = Supply(channel.reference.publish)
 
-        request = OpenSupplier(channel.name, name, host.name)
-        self._ask(f"{host.name} opens supplier {name} of {channel.name}", host, request, opened)
+        def refused() -> None:
+            supplier.closed = True
+
+        what = f"{host.name} opens supplier {name} of {channel.name}"
+        self._ask(what, host, OpenSupplier(channel.name, name, host.name), opened, refused)
 
     def publish(self) -> None:
+        """Every supplier publishes a few times, soon or while other things happen."""
         for supplier in self.suppliers:
-            if supplier.supply is None or supplier.closed or supplier.channel.closed:
-                continue
-            if self.random.random() < 0.3 or len(supplier.supply.waiting) > 3:
-                continue
-            count = self.random.choice((1, 1, 3))
-            first = supplier.next_seq
-            contents = [
-                Item(n, self.random.randrange(4), "", bytes(self._blob))
-                for n in range(first, first + count)
-            ]
-            supplier.next_seq += count
-            self.log.append(f"{supplier.name} publishes {first}..{first + count - 1}")
-            supplier.host.publish(
-                supplier.outlet, encode(ITEM, contents, supplier.name, first, first)
-            )
+            spread = self.random.choice((0.0, 0.05, 0.5))
+            for _ in range(self.random.choice((0, 1, 1, 2, 5))):
+                due = spread * self.random.random()
+                self.net.soon(due, partial(self._publish, supplier, self.random.choice((1, 1, 3))))
+
+    def _publish(self, supplier: Supplier, count: int) -> None:
+        if supplier.supply is None or supplier.over or len(supplier.supply.waiting) > 3:
+            return
+        first = supplier.next_seq
+        contents = [
+            Item(n, self.random.randrange(4), "", bytes(self._blob))
+            for n in range(first, first + count)
+        ]
+        supplier.next_seq += count
+        self.log.append(f"{self.net.now:.4f} {supplier.name} publishes {first}, {count} events")
+        supplier.host.publish(supplier.outlet, encode(ITEM, contents, supplier.name, first, first))
 
     def let_time_pass(self) -> None:
         self.net.run_for(self.random.choice((0.001, 0.01, 0.1, 1.0)) * self.random.random())
@@ -189,7 +226,7 @@ class Script:
         if parent is None or len(self.channels) > 8:
             return
         self._calm()
-        filter = self.random.choice(FILTERS)
+        filter = self.random.choice(self._filters)
         places = ["consumer", *BROKERS, HUB] + ([] if filter is CountAll else ["supplier"] * 2)
         at, host = self.random.choice(places), self._any_host()
         name = f"{parent.name}.{filter.__name__}{next(self._numbers)}"
@@ -210,15 +247,16 @@ class Script:
             self._ask(f"{host.name} moves {channel.name} to {to}", host, request)
 
     def offload(self) -> None:
-        supplier = self._pick([each for each in self.suppliers if not self._over(each)])
+        supplier = self._pick([each for each in self.suppliers if not each.over])
         if supplier is not None and supplier.supply is not None:
             to = self.random.choice(BROKERS)
+            supplier.relays.append(to)
             request = Offload(supplier.channel.name, supplier.name, to, PATIENCE)
             self._ask(f"{supplier.name} offloads to {to}", supplier.host, request)
 
     def close_supplier(self) -> None:
-        supplier = self._pick([each for each in self.suppliers if not self._over(each)])
-        if supplier is None or supplier.supply is None or supplier.supply.waiting:
+        supplier = self._pick([each for each in self.suppliers if not each.over])
+        if supplier is None or supplier.supply is None or self._waits(supplier):
             return
         supplier.closed = True
         supplier.channel.reference.end(supplier.name)
@@ -235,6 +273,23 @@ class Script:
         if (channel := self._pick(self._roots())) is not None and not self._waiting(channel):
             self._close(channel)
 
+    def kill(self) -> None:
+        """A process is gone, at a random moment; the others find out."""
+        if self._kills == 0:
+            return
+        self._kills -= 1
+        host = self._any_host()
+        if host.name == HUB:
+            return
+        if self.random.random() < 0.7:
+            self.move()
+        self.net.run_for(self.random.random() * self.random.choice((0.01, 0.1, 0.3)))
+        self.log.append(f"{self.net.now:.4f} {host.name} is killed")
+        self.net.kill(host.name)
+        for supplier in self.suppliers:
+            supplier.cut = supplier.cut or supplier.host is host
+            supplier.lost_relay = supplier.lost_relay or host.name in supplier.relays
+
     # --- the end ------------------------------------------------------------------------------
 
     def finish(self) -> None:
@@ -246,32 +301,44 @@ class Script:
         for channel in self._roots():
             self._close(channel)
         self.net.settle()
-        for what, answer in self.answers:
-            assert answer.done, f"no answer: {what}"
+        for what, host, answer in self.answers:
+            assert answer.done or not host.alive, f"no answer: {what}"
             if answer.error is not None:
-                assert self._expected(str(answer.error)), f"{what}: {answer.error!r}"
+                assert self._expected(answer.error), f"{what}: {answer.error!r}"
                 self.done["refused"] += 1
         for consumer in self.consumers:
-            if consumer.subscribed and not consumer.left:
-                assert consumer.intake.ended, f"{consumer.channel.name} did not end"
-                assert consumer.intake.error is None
-        for consumer in self.consumers:
-            if not consumer.subscribed:
-                assert not consumer.intake.batches
-                continue
-            channel = consumer.channel
-            broken = list(
-                violations(
-                    consumer.intake, channel.reference, consumer.latest_start, not consumer.left
-                )
-            )
-            where = f"consumer {consumer.port} of {channel.name} at {consumer.host.name}"
-            assert not broken, f"{where}:\n" + "\n".join(broken)
-            self.done["seen"] += sum(batch.num_rows for batch in consumer.intake.batches)
-            self._leave(consumer)
+            self._check(consumer)
         self.net.settle()
-        for host in self.net.hosts.values():
+        for host in self.net.alive():
             assert_nothing_left(host)
+
+    def _check(self, consumer: Consumer) -> None:
+        channel, intake = consumer.channel, consumer.intake
+        where = f"consumer {consumer.port} of {channel.name} at {consumer.host.name}"
+        there = consumer.subscribed and not consumer.left and consumer.host.alive
+        if there:
+            assert intake.ended, f"{where} was not told of the end"
+            if intake.error is not None:
+                assert self._may_fail and isinstance(intake.error, Unreachable), where
+                self.done["cut off"] += 1
+        cut = {each.name for each in self.suppliers if self._is_cut(each, channel)}
+        to_the_end = there and intake.error is None
+        broken = list(
+            violations(
+                intake,
+                channel.reference,
+                consumer.latest_start,
+                lambda supplier: to_the_end and supplier not in cut,
+            )
+        )
+        assert not broken, f"{where}:\n" + "\n".join(broken)
+        self.done["seen"] += sum(batch.num_rows for batch in intake.batches)
+        if there:
+            self._leave(consumer)
+
+    def _is_cut(self, supplier: Supplier, channel: Channel) -> bool:
+        """Whether part of what the supplier handed over may be lost."""
+        return supplier.channel.name == channel.root and (supplier.cut or supplier.lost_relay)
 
     def story(self) -> str:
         return "\n".join(self.log)
@@ -284,13 +351,15 @@ class Script:
         self.log.append(f"{self.net.now:.4f} {what}")
         self.done[type(body).__name__] += 1
         answer = host.request(body, on_result, on_error)
-        self.answers.append((what, answer))
+        self.answers.append((what, host, answer))
         return answer
 
-    def _expected(self, error: str) -> bool:
+    def _expected(self, error: ActiveBrokerError) -> bool:
         """Whether a refusal is one that these scripts provoke."""
+        if self._may_fail:
+            return type(error) is not ActiveBrokerError  # which would be a fault of the directory
         return any(
-            part in error
+            part in str(error)
             for part in (
                 "was closed",
                 "is shared",
@@ -307,11 +376,11 @@ class Script:
         )
 
     def _waiting(self, channel: Channel) -> bool:
-        return any(
-            each.supply is not None and each.supply.waiting
-            for each in self.suppliers
-            if each.channel is channel
-        ) or any(each.supply is None for each in self.suppliers if each.channel is channel)
+        return any(self._waits(each) for each in self.suppliers if each.channel is channel)
+
+    def _waits(self, supplier: Supplier) -> bool:
+        """Whether a supplier waits for its outlet, or for room in it."""
+        return not supplier.over and (supplier.supply is None or bool(supplier.supply.waiting))
 
     def _close(self, channel: Channel) -> None:
         channel.reference.close()
@@ -319,7 +388,7 @@ class Script:
             each.closed = each.reference.closed
         if channel.parent is None:
             for supplier in self.suppliers:
-                if supplier.channel is channel and not supplier.closed:
+                if supplier.channel is channel and not supplier.over:
                     supplier.closed = True
                     channel.reference.end(supplier.name)
         host = self._any_host()
@@ -331,7 +400,7 @@ class Script:
         self.log.append(f"consumer {consumer.port} leaves {consumer.channel.name}")
         consumer.host.give(PortClosed(consumer.port))
         request = Unsubscribe(consumer.channel.name, consumer.port)
-        self.answers.append(("unsubscribe", consumer.host.request(request)))
+        self.answers.append(("unsubscribe", consumer.host, consumer.host.request(request)))
 
     def _roots(self) -> list[Channel]:
         return [each for each in self._open() if each.parent is None]
@@ -339,11 +408,8 @@ class Script:
     def _open(self) -> list[Channel]:
         return [each for each in self.channels if not each.closed]
 
-    def _over(self, supplier: Supplier) -> bool:
-        return supplier.closed or supplier.channel.closed
-
     def _any_host(self) -> Host:
-        return self.random.choice(list(self.net.hosts.values()))
+        return self.random.choice(self.net.alive())
 
     def _pick(self, choices):  # type: ignore[no-untyped-def]
         return self.random.choice(choices) if choices else None

@@ -136,7 +136,7 @@ class Host:
             case fx.RestoreStage(stage_id, state):
                 self._work(stage_id, lambda: self._restore(stage_id, state))
             case fx.UnloadStage(stage_id):
-                self._runners.pop(stage_id, None)
+                self._work(stage_id, lambda: self._unload(stage_id))
             case fx.Reply(request_id, result, error):
                 answer = self._answers.pop(request_id)
                 answer.done, answer.result, answer.error = True, result, error
@@ -195,6 +195,9 @@ class Host:
             stop_on_error=envelope.on_error == "stop",
         )
         return fx.StageLoaded(spec.id)
+
+    def _unload(self, stage: int) -> None:
+        self._runners.pop(stage, None)
 
     def _run(self, stage: int, items: Any, idle: bool, end: bool) -> fx.Input | None:
         if (runner := self._runners.get(stage)) is None:
