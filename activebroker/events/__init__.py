@@ -1,7 +1,8 @@
 """Events, event types, and batches of events as Arrow columns."""
 
 from activebroker.events.annotations import Precision, Shape, Zone
-from activebroker.events.batch import Batch, build_batch, concat, encode
+from activebroker.events.batch import Batch, concat
+from activebroker.events.building import build_batch, encode
 from activebroker.events.event import Event
 from activebroker.events.tables import from_table
 from activebroker.events.types import ANY, EventType

@@ -13,11 +13,8 @@ import pyarrow as pa
 
 from activebroker.core.errors import ProtocolError
 from activebroker.events.event import Event
-from activebroker.events.scalars import Int
 from activebroker.events.sizes import size
 from activebroker.events.types import EventType
-
-_INT = Int()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,53 +82,6 @@ class Batch:
         return Batch(self.supplier, self.type, self.columns.slice(offset, length))
 
 
-def encode(
-    type: EventType,
-    contents: list[Any],
-    supplier: str,
-    first_seq: int,
-    times: int | list[int],
-) -> Batch:
-    """Make a batch of contents, all of exactly this type and returned by its `check`.
-
-    They are numbered from `first_seq`. `times` is one time for all, or one each (ns).
-    """
-    columns = type.codec.encode(contents)
-    return with_header(type, columns, len(contents), supplier, first_seq, times)
-
-
-def with_header(
-    type: EventType,
-    columns: list[pa.Array],
-    rows: int,
-    supplier: str,
-    first_seq: int,
-    times: int | list[int],
-) -> Batch:
-    """Put the header's columns before the content's."""
-    seqs = pa.array(np.arange(first_seq, first_seq + rows, dtype=np.int64))
-    if isinstance(times, int):
-        stamps = pa.array(np.full(rows, times, np.int64))
-    else:
-        stamps = _INT.encode(times)
-    return _batch(type, [seqs, stamps, *columns], supplier)
-
-
-def build_batch(type: EventType, events: list[Event]) -> Batch:
-    """Make a batch of events that keep their own sequence numbers and times.
-
-    The contents must have passed the type's `check`. Raises `ProtocolError` unless there are
-    events and one supplier published them all.
-    """
-    suppliers = dict.fromkeys(event.supplier for event in events)
-    if len(suppliers) != 1:
-        raise ProtocolError(f"a batch needs the events of one supplier, got {list(suppliers)}")
-    columns = type.codec.encode([event.content for event in events])
-    seqs = _INT.encode([event.seq for event in events])
-    times = _INT.encode([event.time for event in events])
-    return _batch(type, [seqs, times, *columns], events[0].supplier)
-
-
 def concat(batches: Sequence[Batch]) -> Batch:
     """Join batches of one supplier and one type, in the order given; at least one."""
     first, *others = batches
@@ -144,7 +94,3 @@ def concat(batches: Sequence[Batch]) -> Batch:
                 f"{other.type.name} of {other.supplier!r}"
             )
     return Batch(first.supplier, first.type, pa.concat_batches([b.columns for b in batches]))
-
-
-def _batch(type: EventType, arrays: list[pa.Array], supplier: str) -> Batch:
-    return Batch(supplier, type, pa.RecordBatch.from_arrays(arrays, schema=type.batch_schema))

@@ -70,6 +70,8 @@ class Kind:
     arrow: pa.DataType
     signature: str
     nullable = False
+    native: Any = None
+    """The type of its values for msgspec, where a value is all that there is to them."""
     metadata: dict[str, str] = {}
 
     @property

@@ -29,6 +29,7 @@ class Maybe(Kind):
         self.item = item
         self.arrow = item.arrow
         self.metadata = item.metadata
+        self.native = None if item.native is None else item.native | None
         self.signature = f"{item.signature} | None"
 
     @property

@@ -27,6 +27,8 @@ class Record:
         self.fits = record_tester(cls, fields)
         self.columns = getter(list(fields))
         self.build = builder(cls, list(fields))
+        natives = [kind.native for kind in fields.values()]
+        self.natives = None if None in natives else natives
 
     def fit(self, value: Any) -> Any:
         """Return an object whose fields all fit: the value itself, or one converted or built.

@@ -9,9 +9,10 @@ from array import array as packed
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -36,6 +37,7 @@ class Int(Number):
     """`int`, within 64 bits. A bool is not an int here."""
 
     word = "q"
+    native = Annotated[int, msgspec.Meta(ge=_INT64_MIN, le=_INT64_MAX)]
     arrow = pa.int64()
     signature = "int"
 
@@ -58,6 +60,7 @@ class Float(Number):
     """`float`, 64 bits; NaN and the infinities are values. An int is converted if that is exact."""
 
     word = "d"
+    native = float
     arrow = pa.float64()
     signature = "float"
 
@@ -85,6 +88,7 @@ class Bool(Kind):
     """`bool`."""
 
     arrow = pa.bool_()
+    native = bool
     signature = "bool"
 
     def test(self, v: str, bind: Bind) -> str:
@@ -111,6 +115,7 @@ def encodable(text: str) -> bool:
 class Str(Kind):
     """`str`, stored as UTF-8."""
 
+    native = str
     arrow = pa.string()
     signature = "str"
 
@@ -136,6 +141,7 @@ class Bytes(Kind):
     """`bytes`; a bytearray or memoryview is copied."""
 
     arrow = pa.binary()
+    native = bytes
     signature = "bytes"
 
     def test(self, v: str, bind: Bind) -> str:

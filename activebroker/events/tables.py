@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from activebroker.events.batch import Batch, encode, with_header
+from activebroker.events.batch import Batch
+from activebroker.events.building import encode, with_header
 from activebroker.events.kinds import Kind, Misfit
 from activebroker.events.records import Record
 from activebroker.events.types import EventType, refusal

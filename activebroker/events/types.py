@@ -6,11 +6,14 @@ import dataclasses
 import hashlib
 from typing import Any, Protocol
 
+import msgspec
 import pyarrow as pa
 
 from activebroker.core.errors import EventRefused, EventTypeError
 from activebroker.events.annotations import record_of
 from activebroker.events.kinds import Misfit
+from activebroker.events.records import Record
+from activebroker.events.scalars import Int
 from activebroker.events.sizes import row_width
 from activebroker.events.untyped import Untyped
 
@@ -39,6 +42,8 @@ class EventType:
     class object, so that a class and its copy in another process are one event type. `generic`
     tells that the class was made from a description, because this process lacks the real one. A
     row takes `fixed_width` bytes, and what it holds in the columns whose numbers are `varying`.
+    Where a few events may be kept as lists (see `handful`), `listed` is the record, and `lists`
+    reads them.
     """
 
     __slots__ = (
@@ -50,6 +55,8 @@ class EventType:
         "fits",
         "fixed_width",
         "generic",
+        "listed",
+        "lists",
         "name",
         "parent",
         "schema",
@@ -73,6 +80,10 @@ class EventType:
         widths = [row_width(field.type) for field in self.batch_schema]
         self.fixed_width = sum(width or 0 for width in widths)
         self.varying = [index for index, width in enumerate(widths) if width is None]
+        self.listed = codec if isinstance(codec, Record) and codec.natives is not None else None
+        natives = [Int.native] * 2 + (self.listed.natives or [] if self.listed else [])
+        columns: Any = tuple(list.__class_getitem__(native) for native in natives)
+        self.lists: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(tuple[columns])
         self.parent: EventType | None = parent
         self.generic = generic
         described = f"{codec.signature}|{parent.fingerprint if parent else ''}"

@@ -11,6 +11,7 @@ import pyarrow as pa
 from activebroker.core.errors import EventTypeError, ProtocolError
 from activebroker.events.batch import Batch
 from activebroker.events.generic import make_class
+from activebroker.events.handful import Handful, dump_lists, load_lists
 from activebroker.events.types import ANY, EventType, remember, typed
 
 # What reading a schema and making classes from it raise when a peer sends nonsense.
@@ -24,6 +25,9 @@ _MALFORMED = (
     LookupError,
     AttributeError,
 )
+
+
+_ARROW = b"\xff"  # how an Arrow IPC message begins, and no msgpack array does
 
 
 class TypeDescription(msgspec.Struct, frozen=True):
@@ -103,8 +107,11 @@ def _lineage(type: EventType) -> list[EventType]:
 def dump(batch: Batch) -> list[Any]:
     """Return the batch as buffers to send: one Arrow IPC message, without its schema.
 
-    The columns are copied once, into one buffer: cheaper than sending a dozen small ones.
+    The columns are copied once, into one buffer: cheaper than sending a dozen small ones. A
+    handful of events goes as msgpack instead.
     """
+    if isinstance(batch, Handful):
+        return [dump_lists(batch)]
     return [batch.columns.serialize()]
 
 
@@ -116,7 +123,10 @@ def load(type: EventType, supplier: str, buffers: Sequence[Any]) -> Batch:
     if len(buffers) != 1:
         raise ProtocolError(f"a batch of {type.name} is one buffer, got {len(buffers)}")
     try:
-        columns = pa.ipc.read_record_batch(pa.py_buffer(buffers[0]), type.batch_schema)
+        data = memoryview(buffers[0]).cast("B")
+        if data[:1] != _ARROW:
+            return load_lists(type, supplier, data)
+        columns = pa.ipc.read_record_batch(pa.py_buffer(data), type.batch_schema)
         columns.validate()
     except (pa.ArrowException, OSError, EOFError, TypeError) as error:
         raise ProtocolError(

@@ -29,6 +29,7 @@ from activebroker.events import (
     encode,
     load,
 )
+from activebroker.events.handful import FEW
 
 
 class Status(Enum):
@@ -85,7 +86,7 @@ def test_round_trip_of_each_kind(kind, optional, data):
     if optional:
         annotation, values = Optional[annotation], st.none() | values  # noqa: UP045
     cls = dataclasses.make_dataclass("One", [("value", annotation)], frozen=True)
-    given_values = data.draw(st.lists(values, max_size=6))
+    given_values = data.draw(st.lists(values, max_size=6)) * data.draw(st.sampled_from([1, FEW]))
     type = EventType.of(cls)
     contents = [type.check(cls(value), "test") for value in given_values]
     batch = encode(type, contents, "S", 5, 7)

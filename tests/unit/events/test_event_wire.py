@@ -241,7 +241,7 @@ def test_a_wrong_batch_is_refused():
 
 
 def test_load_makes_views():
-    (buffer,) = dump(encode(EventType.of(Place), [Place("a", 1)], "S", 0, 0))
+    (buffer,) = dump(encode(EventType.of(Place), [Place("a", 1)] * 100, "S", 0, 0))
     received = bytes(buffer)
     seqs = load(EventType.of(Place), "S", [received]).seqs
     assert np.shares_memory(seqs, np.frombuffer(received, np.uint8))

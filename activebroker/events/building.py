@@ -1,0 +1,74 @@
+"""Making batches: of contents that are published, and of events that a filter forwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from activebroker.core.errors import ProtocolError
+from activebroker.events.batch import Batch
+from activebroker.events.event import Event
+from activebroker.events.handful import FEW, Handful
+from activebroker.events.scalars import Int
+from activebroker.events.types import EventType
+
+_INT = Int()
+
+
+def encode(
+    type: EventType,
+    contents: list[Any],
+    supplier: str,
+    first_seq: int,
+    times: int | list[int],
+) -> Batch:
+    """Make a batch of contents, all of exactly this type and returned by its `check`.
+
+    They are numbered from `first_seq`. `times` is one time for all, or one each (ns).
+    """
+    rows = len(contents)
+    if rows < FEW and (record := type.listed) is not None:
+        stamps = [times] * rows if isinstance(times, int) else times
+        seqs = list(range(first_seq, first_seq + rows))
+        return Handful(supplier, type, [seqs, stamps, *record.columns(contents)])
+    return with_header(type, type.codec.encode(contents), rows, supplier, first_seq, times)
+
+
+def with_header(
+    type: EventType,
+    columns: list[pa.Array],
+    rows: int,
+    supplier: str,
+    first_seq: int,
+    times: int | list[int],
+) -> Batch:
+    """Put the header's columns before the content's."""
+    seqs = pa.array(np.arange(first_seq, first_seq + rows, dtype=np.int64))
+    if isinstance(times, int):
+        stamps = pa.array(np.full(rows, times, np.int64))
+    else:
+        stamps = _INT.encode(times)
+    return _batch(type, [seqs, stamps, *columns], supplier)
+
+
+def build_batch(type: EventType, events: list[Event]) -> Batch:
+    """Make a batch of events that keep their own sequence numbers and times.
+
+    The contents must have passed the type's `check`. Raises `ProtocolError` unless there are
+    events and one supplier published them all.
+    """
+    suppliers = dict.fromkeys(event.supplier for event in events)
+    if len(suppliers) != 1:
+        raise ProtocolError(f"a batch needs the events of one supplier, got {list(suppliers)}")
+    contents = [event.content for event in events]
+    seqs, times = [event.seq for event in events], [event.time for event in events]
+    if len(events) < FEW and (record := type.listed) is not None:
+        return Handful(events[0].supplier, type, [seqs, times, *record.columns(contents)])
+    columns = [_INT.encode(seqs), _INT.encode(times), *type.codec.encode(contents)]
+    return _batch(type, columns, events[0].supplier)
+
+
+def _batch(type: EventType, arrays: list[pa.Array], supplier: str) -> Batch:
+    return Batch(supplier, type, pa.RecordBatch.from_arrays(arrays, schema=type.batch_schema))
