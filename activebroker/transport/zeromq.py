@@ -23,6 +23,8 @@ from activebroker.transport.same_machine import own_socket, peer_socket
 
 WHO_ARE_YOU = b""  # instead of a frame's head; answered with a Hello
 DOMAIN = "activebroker"
+# Plain ints: operations on pyzmq's enums cost a microsecond each.
+NOBLOCK, SNDMORE, POLLIN = int(zmq.NOBLOCK), int(zmq.SNDMORE), int(zmq.POLLIN)
 BURST = 256  # frames taken from a socket before the others get their turn
 COPY_BELOW = 256 << 10  # bytes; smaller buffers are cheaper copied than shared and freed later
 
@@ -170,8 +172,8 @@ class ZeroMQTransport:
         last = len(parts) - 1
         try:
             for index, part in enumerate(parts):
-                more = zmq.SNDMORE if index < last else 0
-                target.send(part, zmq.NOBLOCK | more, copy=len(part) < COPY_BELOW)
+                flags = NOBLOCK | (SNDMORE if index < last else 0)
+                target.send(part, flags, copy=memoryview(part).nbytes < COPY_BELOW)
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
                 return False
@@ -181,10 +183,12 @@ class ZeroMQTransport:
     def _take(self, source: zmq.Socket[bytes], arrivals: list[Arrival]) -> None:
         routed = source in self._routers
         for _ in range(BURST):
-            try:
-                parts = source.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+            # Cheaper than the exception of a `recv` that finds nothing.
+            if not source.getsockopt(zmq.EVENTS) & POLLIN:
                 return
+            parts = [source.recv(copy=False)]
+            while parts[-1].more:
+                parts.append(source.recv(copy=False))
             if routed:
                 peer = parts.pop(0).bytes
                 if parts and parts[0].bytes == WHO_ARE_YOU:
