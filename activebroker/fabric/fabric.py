@@ -8,7 +8,7 @@ import logging
 import secrets
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -107,7 +107,7 @@ class Fabric:
             self._host.close()
             atexit.unregister(self.close)
 
-    def __enter__(self) -> Fabric:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
