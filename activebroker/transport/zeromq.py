@@ -184,7 +184,7 @@ class ZeroMQTransport:
         routed = source in self._routers
         for _ in range(BURST):
             # Cheaper than the exception of a `recv` that finds nothing.
-            if not source.getsockopt(zmq.EVENTS) & POLLIN:
+            if not int(source.getsockopt(zmq.EVENTS)) & POLLIN:
                 return
             parts = [source.recv(copy=False)]
             while parts[-1].more:
