@@ -129,9 +129,12 @@ class Exchange:
             outlet.end_flow(flow_id, followers, finished)
             self._unblocked(outlet)
 
-    def set_predicate(self, outlet_id: int, flow_id: int, predicate: str | None) -> None:
-        if (outlet := self.outlets.get(outlet_id)) is not None:
-            outlet.set_predicate(flow_id, predicate)
+    def set_predicate(self, outlet_id: int, flow_id: int, predicate: str | None) -> int:
+        """Change what a flow carries; return the sequence number from which on it does."""
+        if (outlet := self.outlets.get(outlet_id)) is None:
+            return 0
+        outlet.set_predicate(flow_id, predicate)
+        return outlet.position
 
     def open_stage(self, spec: StageSpec) -> Stage:
         port, outlet = Port(spec.id), self.open_outlet(spec.id, spec.channel, None)

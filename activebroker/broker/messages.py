@@ -207,7 +207,8 @@ class FinishFlow(Message, frozen=True):
 
 
 class SetPredicate(Message, frozen=True):
-    """What a relay's port wants has changed with its consumers."""
+    """What a relay's port wants has changed with its consumers. The answer is the sequence number
+    from which on the flow carries it."""
 
     outlet: int
     flow: int

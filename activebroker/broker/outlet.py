@@ -30,6 +30,7 @@ class OutFlow:
     spec: FlowSpec
     predicate: Predicate
     credit: int = WINDOW
+    since: int = 0  # the first sequence number that it wants
     ending: bool = False  # its end is behind what waits; nothing more is for it
     waiting: deque[Item] = field(default_factory=deque)
     offered_events: int = 0
@@ -50,6 +51,12 @@ class Outlet:
         self.ended = False
         self.error: str | None = None  # why it ended, if its filter was stopped
         self._carry = carry
+        self._last: Parcel | None = None
+
+    @property
+    def position(self) -> int:
+        """The sequence number that comes next, at the outlet of one supplier."""
+        return 0 if self._last is None else int(self._last.batch.seqs[-1]) + 1
 
     @property
     def ready(self) -> bool:
@@ -62,7 +69,7 @@ class Outlet:
         return self.ended and not self.flows
 
     def open(self, spec: FlowSpec) -> None:
-        self.flows[spec.id] = OutFlow(spec, parse(spec.predicate))
+        self.flows[spec.id] = OutFlow(spec, parse(spec.predicate), since=spec.since)
 
     def set_predicate(self, flow_id: int, predicate: str | None) -> None:
         if (flow := self.flows.get(flow_id)) is not None:
@@ -76,13 +83,17 @@ class Outlet:
         """Send a batch to every flow that wants some of it."""
         rows, nbytes = parcel.batch.num_rows, parcel.nbytes
         self.emitted_events += rows
+        self._last = parcel
         selected: dict[Predicate, Parcel | None] = {}
         for flow in self._open():
             if flow.predicate not in selected:
                 selected[flow.predicate] = select(parcel, flow.predicate)
             flow.offered_events += rows
             flow.offered_bytes += nbytes
-            if (part := selected[flow.predicate]) is not None:
+            part = selected[flow.predicate]
+            if part is not None and flow.since:
+                part = _skip(part, flow)
+            if part is not None:
                 flow.sent_events += part.batch.num_rows
                 flow.sent_bytes += part.nbytes
                 self._put(flow, part)
@@ -129,3 +140,12 @@ class Outlet:
         elif isinstance(item, FlowEnded):
             del self.flows[flow.spec.id]
         self._carry(flow, item)
+
+
+def _skip(parcel: Parcel, flow: OutFlow) -> Parcel | None:
+    """Leave out what comes before the flow's first sequence number."""
+    wanted = parcel.batch.seqs >= flow.since
+    if not wanted.any():
+        return None
+    flow.since = 0
+    return parcel if wanted.all() else Parcel(parcel.batch.filter(wanted), parcel.certain)

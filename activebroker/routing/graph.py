@@ -67,7 +67,9 @@ class Flow:
         """Whether it leads from one node to another."""
         return self.outlet.node != self.port.node
 
-    def spec(self, after: tuple[int, ...] = (), expected: bool = False) -> FlowSpec:
+    def spec(
+        self, after: tuple[int, ...] = (), expected: bool = False, since: int = 0
+    ) -> FlowSpec:
         return FlowSpec(
             self.id,
             self.outlet.id,
@@ -77,6 +79,7 @@ class Flow:
             self.port.predicate,
             after,
             expected,
+            since,
         )
 
 

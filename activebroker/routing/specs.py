@@ -21,7 +21,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
 
     `predicate` is the JSON of what the port wants, None for everything. Events of this flow are
     held at the port until every flow in `after` has ended there. `expected`: the directory tells
-    the port's node of it.
+    the port's node of it. `since`: the first sequence number, of a flow from one supplier's relay.
     """
 
     id: int
@@ -32,6 +32,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     predicate: str | None = None
     after: tuple[int, ...] = ()
     expected: bool = False
+    since: int = 0
 
 
 class StageSpec(msgspec.Struct, frozen=True):
