@@ -35,15 +35,19 @@ from predicate_extract.truth import Backend, Outcome, Unfaithful
 Column = Any
 
 
-def to_column(predicate: Predicate, schema: pa.Schema) -> tuple[Column | None, bool]:
+def to_column(
+    predicate: Predicate, schema: pa.Schema, functions: Any
+) -> tuple[Column | None, bool]:
     """The rows to keep, and whether these are exactly the rows where the predicate is true.
+
+    `functions` is the module `pyspark.sql.functions`, handed in so that this package needs none.
 
     The rows have the columns of `schema`, a struct per nested object. The Column keeps every row
     for which the predicate is true or raises, and may keep more; it is None if it would keep all.
     """
     if predicate == TRUE:
         return None, True
-    backend = _Spark(schema)
+    backend = _Spark(schema, functions)
     outcome = backend.judge(predicate)
     if outcome.raised is None:
         return outcome.true, True
@@ -51,9 +55,7 @@ def to_column(predicate: Predicate, schema: pa.Schema) -> tuple[Column | None, b
 
 
 class _Spark(Backend[Column]):
-    def __init__(self, schema: pa.Schema) -> None:
-        from pyspark.sql import functions
-
+    def __init__(self, schema: pa.Schema, functions: Any) -> None:
         self._schema = schema
         self._f = functions
 

@@ -23,6 +23,15 @@ def fabric() -> Iterator[ab.Fabric]:
 
 
 @pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A real Spark session."""
+    from activebroker.spark import session, stop
+
+    yield session()
+    stop()
+
+
+@pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
     """A real cluster of three nodes: a head, and two with the resources `east` and `west`."""
     import ray

@@ -33,7 +33,6 @@ from activebroker.broker.messages import (
     OpenFlow,
     OpenOutlet,
     OpenSupplier,
-    ReportNode,
     ReportStatus,
     SetPredicate,
     Subscribe,
@@ -41,6 +40,7 @@ from activebroker.broker.messages import (
     Unsubscribe,
 )
 from activebroker.broker.migration import Migration, plan_move, plan_offload, union
+from activebroker.broker.status import report
 from activebroker.core.errors import (
     ActiveBrokerError,
     ChannelTypeConflict,
@@ -72,11 +72,18 @@ class Directory:
         self.members: dict[str, Member] = {me.name: me}
         self.graph = Graph()
         self._me = me
+        self._call = call
         self._tell = tell
         self._changes = Changes(call, tell, set_deadline, now, self._failed_late)
 
     def request(self, body: CallBody, done: Done) -> None:
-        """Queue a change; `done` gets its result or its error."""
+        """Queue a change; `done` gets its result or its error.
+
+        What only looks does not wait for changes under way: they are what one looks for.
+        """
+        if isinstance(body, ReportStatus):
+            report(self.members, self.graph, self._call, done)
+            return
         self._changes.submit(getattr(self, f"_{type(body).__name__}")(body), done)
 
     def lost(self, node: str) -> None:
@@ -129,7 +136,8 @@ class Directory:
     def _tidy(self, calls: Iterable[tuple[str, CallBody]]) -> Change:
         """Take things down. Where a node is gone, or goes meanwhile, they are down already."""
         with suppress(Unreachable, DeadlineExceeded):
-            yield [(node, body) for node, body in calls if node in self.members]
+            return (yield [(node, body) for node, body in calls if node in self.members])
+        return None
 
     # --- channels -----------------------------------------------------------------------------
 
@@ -265,7 +273,11 @@ class Directory:
         yield from self._feed_relays(channel)
 
     def _feed_relays(self, channel: Channel) -> Change:
-        """A relay is sent what its consumers want together."""
+        """A relay is sent what its consumers want together.
+
+        Returns, by relay, from which sequence number on its feed carries what it did not before.
+        """
+        since: dict[int, int] = {}
         for own in channel.relayed.values():
             for feed in self.graph.out_of(own.id):
                 if feed.port.id in channel.outlets:
@@ -273,7 +285,10 @@ class Directory:
                     wanted = union(flow.port.predicate for flow in consumers)
                     if wanted != feed.port.predicate:
                         feed.port.predicate = wanted
-                        yield from self._tidy([(own.node, SetPredicate(own.id, feed.id, wanted))])
+                        call = own.node, SetPredicate(own.id, feed.id, wanted)
+                        if answers := (yield from self._tidy([call])):
+                            since[feed.port.id] = answers[0]
+        return since
 
     # --- derived channels ---------------------------------------------------------------------
 
@@ -327,7 +342,7 @@ class Directory:
     def _abandon(self, top: Channel, reason: str) -> Change:
         """What made a channel's events is gone: end it for its consumers, with all below it."""
         calls: Calls = []
-        filters = self._stage_ids()
+        filters = {stage for channel in self.graph.channels.values() for stage in channel.stages}
         for channel in self.graph.subtree(top.name):
             stages = channel.stages.values()
             calls += [(stage.node, Undeploy(stage.id)) for stage in stages]
@@ -349,10 +364,11 @@ class Directory:
             self.graph.connect(channel, outlet, port)
             for outlet, port in self.graph.missing(channel)
         ]
-        yield from self._feed_relays(channel)
+        since = yield from self._feed_relays(channel)
         calls: Calls = []
         for flow in flows:
-            spec = flow.spec(expected=flow.crosses)
+            # A new consumer of a relay must not see the holes in what was sent there before.
+            spec = flow.spec(expected=flow.crosses, since=since.get(flow.outlet.id, 0))
             if flow.crosses:
                 self._tell(flow.port.node, ExpectFlow(spec))
             calls.append((flow.outlet.node, OpenFlow(spec)))
@@ -453,43 +469,6 @@ class Directory:
         self._changes.submit_first(self._end_failed(migration, reason))
 
     # --- looking things up --------------------------------------------------------------------
-
-    def _ReportStatus(self, body: ReportStatus) -> Change:
-        names = list(self.members)
-        answers = yield [(name, ReportNode()) for name in names]
-        return {
-            "members": [
-                {"name": m.name, "address": m.address, "broker": m.is_broker}
-                for m in self.members.values()
-            ],
-            "channels": [
-                {
-                    "name": channel.name,
-                    "type": channel.type.name,
-                    "parent": channel.parent,
-                    "at": channel.at,
-                    "filter": channel.envelope.name if channel.envelope else None,
-                    "predicate": channel.predicate,
-                    "exact": channel.envelope.exact if channel.envelope else None,
-                    "closed": channel.closed,
-                    "suppliers": sorted(
-                        {o.supplier for o in channel.outlets.values() if o.supplier}
-                    ),
-                    "consumers": len(
-                        [p for p in channel.ports.values() if p.id not in self._stage_ids()]
-                    ),
-                    "stages": [
-                        {"id": stage.id, "node": stage.node, "engine": stage.engine}
-                        for stage in channel.stages.values()
-                    ],
-                }
-                for channel in self.graph.channels.values()
-            ],
-            "nodes": dict(zip(names, answers, strict=True)),
-        }
-
-    def _stage_ids(self) -> set[int]:
-        return {stage for channel in self.graph.channels.values() for stage in channel.stages}
 
     def _place(self, channel: Channel, at: str, node: str) -> tuple[list[str], str]:
         """The nodes and the engine that a place means for a filter on `channel`."""

@@ -36,6 +36,14 @@ class BatchPublished:
 
 
 @dataclass(frozen=True, slots=True)
+class SupplierDrained:
+    """All that the user had published behind `outlet` was handed over; see `DrainSupplier`."""
+
+    outlet: int
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
 class BatchConsumed:
     """The user took `nbytes` of a flow from a subscription."""
 
@@ -101,6 +109,7 @@ class TimerFired:
 Input = (
     FrameArrived
     | BatchPublished
+    | SupplierDrained
     | BatchConsumed
     | RequestMade
     | PortOpened
@@ -147,6 +156,15 @@ class EndSubscription:
 
     port: int
     error: ActiveBrokerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrainSupplier:
+    """Take no more from the user's supplier; `SupplierDrained` answers when what was published
+    has been handed over."""
+
+    outlet: int
+    finished: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +255,7 @@ Effect = (
     | ForgetPeer
     | Deliver
     | EndSubscription
+    | DrainSupplier
     | OutletClosed
     | ResumeOutlet
     | LoadStage

@@ -17,6 +17,7 @@ from activebroker.broker.effects import (
     BatchConsumed,
     BatchPublished,
     CancelTimer,
+    DrainSupplier,
     Effect,
     ForgetPeer,
     FrameArrived,
@@ -31,6 +32,7 @@ from activebroker.broker.effects import (
     StageLoaded,
     StateFailed,
     StateSnapshotted,
+    SupplierDrained,
     TimerFired,
     WorkDone,
 )
@@ -70,6 +72,7 @@ from activebroker.broker.migration import Migration
 from activebroker.broker.moves import Moves
 from activebroker.broker.peers import Peers
 from activebroker.broker.stage import Stage
+from activebroker.broker.status import counters
 from activebroker.core.errors import ActiveBrokerError, PayloadRefused, ProtocolError
 from activebroker.events import EventType, TypeRegistry, describe
 from activebroker.filters import Failure
@@ -131,6 +134,8 @@ class Node:
                 self.exchange.open_port(port)
             case PortClosed(port):
                 self.exchange.close_port(port)
+            case SupplierDrained(outlet, finished):
+                self.exchange.close_outlet(outlet, finished)
             case StageLoaded(stage_id, error):
                 self._stage_loaded(stage_id, error)
             case StateFailed(stage_id, failures):
@@ -250,7 +255,7 @@ class Node:
             case OpenOutlet(outlet, channel, supplier):
                 exchange.open_outlet(outlet, channel, supplier)
             case CloseOutlet(outlet, finished):
-                exchange.close_outlet(outlet, finished)
+                self._effects.append(DrainSupplier(outlet, finished))
             case OpenFlow(spec):
                 exchange.open_flow(spec)
             case CloseFlow(outlet, flow):
@@ -258,7 +263,8 @@ class Node:
             case FinishFlow(outlet, flow):
                 exchange.end_flow(outlet, flow, finished=True)
             case SetPredicate(outlet, flow, predicate):
-                exchange.set_predicate(outlet, flow, predicate)
+                done(exchange.set_predicate(outlet, flow, predicate), None)
+                return
             case ClosePort(port, flows):
                 exchange.complete_port(port, flows)
             case AbandonPort(port, reason):
@@ -266,7 +272,7 @@ class Node:
             case Undeploy(stage_id):
                 exchange.remove_stage(stage_id)
             case ReportNode():
-                done(self._status(), None)
+                done(counters(self.exchange, self.moves, self.peers), None)
                 return
             case _ if self.directory is not None:
                 self.directory.request(body, done)
@@ -362,45 +368,6 @@ class Node:
     def _set_move_deadline(self, derivation: int, at: float | None) -> None:
         key = f"move {derivation}"
         self._effects.append(CancelTimer(key) if at is None else SetTimer(key, at - self._now))
-
-    # --- status -------------------------------------------------------------------------------
-
-    def _status(self) -> dict[str, Any]:
-        return {
-            "flows": [
-                {
-                    "channel": outlet.channel,
-                    "outlet": outlet.id,
-                    "supplier": outlet.supplier,
-                    "target": flow.spec.target,
-                    "port": flow.spec.port,
-                    "offered_events": flow.offered_events,
-                    "offered_bytes": flow.offered_bytes,
-                    "sent_events": flow.sent_events,
-                    "sent_bytes": flow.sent_bytes,
-                    "waiting": len(flow.waiting),
-                }
-                for outlet in self.exchange.outlets.values()
-                for flow in outlet.flows.values()
-            ],
-            "stages": [
-                {
-                    "id": stage.spec.id,
-                    "channel": stage.spec.channel,
-                    "taken_events": stage.taken_events,
-                    "python_events": stage.python_events,
-                    "emitted_events": stage.outlet.emitted_events,
-                    "lost_events": stage.lost_events,
-                    "backlog": stage.backlog,
-                }
-                for stage in self.exchange.stages.values()
-            ],
-            "moves": self.moves.under_way(),
-            "links": {
-                peer: {"unacknowledged": link.unacknowledged}
-                for peer, link in self.peers.links.items()
-            },
-        }
 
 
 def _member(value: Any) -> Member:

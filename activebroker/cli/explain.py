@@ -11,8 +11,7 @@ import typer
 from activebroker.cli.console import console
 from activebroker.cli.targets import filters_in, load
 from activebroker.events import ANY, EventType
-from activebroker.fabric.deriving import analyse
-from activebroker.filters import FilterSpec
+from activebroker.filters import FilterSpec, analyse
 from activebroker.observe import explanation, explanation_data
 
 

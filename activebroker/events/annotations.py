@@ -125,6 +125,10 @@ def _hints(cls: type) -> dict[str, Any]:
             f"{cls.__qualname__}: its annotations cannot be evaluated ({error}). Names in them "
             "must be importable at run time and defined at module level."
         ) from error
+    # Evaluated for good: a class that is shipped by value leaves its module's names behind.
+    for base in cls.__mro__:
+        if own := vars(base).get("__annotations__"):
+            own.update({name: hints[name] for name in own if isinstance(own[name], str)})
     for name, hint in hints.items():
         if isinstance(hint, dataclasses.InitVar):
             raise EventTypeError(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from activebroker.broker.messages import CloseChannel, Derive, Move, OpenSupplier, Subscribe
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Event, EventType
-from activebroker.fabric.deriving import prepare
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
+from activebroker.filters import FilterSpec, analyse, pack
 
 if TYPE_CHECKING:
     from activebroker.fabric.fabric import Fabric
@@ -82,7 +82,9 @@ class Channel:
         PayloadRefused, Closed.
         """
         fabric = self._fabric
-        _, extraction, envelope = prepare(filter, self.type, fabric.signing_key)
+        spec = FilterSpec.of(filter)
+        extraction = analyse(spec, self.type)
+        envelope = pack(spec, self.type, extraction, key=fabric.signing_key)
         info = fabric.request(Derive(self.name, name, envelope, at, fabric.node))
         return fabric.channel_of(info, extraction)
 

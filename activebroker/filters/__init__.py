@@ -1,5 +1,6 @@
 """Filters: what a user writes, how it travels, how it runs."""
 
+from activebroker.filters.analysis import analyse
 from activebroker.filters.filter import FIFOFilter, FunctionFilter
 from activebroker.filters.payload import (
     PYTHON_VERSION,
@@ -24,6 +25,7 @@ __all__ = [
     "Payload",
     "RunResult",
     "Runner",
+    "analyse",
     "pack",
     "unpack",
     "verify",

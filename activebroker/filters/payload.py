@@ -20,6 +20,7 @@ from activebroker.core.errors import FilterNotPicklable, InvalidFilter, PayloadR
 from activebroker.events import ANY, EventType, TypeDescription, describe
 from activebroker.filters.filter import FIFOFilter, FunctionFilter
 from activebroker.filters.shipping import dumps, loads
+from predicate_extract import Extraction
 
 PAYLOAD_VERSION = 1
 PYTHON_VERSION = (sys.version_info.major, sys.version_info.minor)
@@ -34,7 +35,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None
     code_hash: str
     predicate: str  # JSON of a predicate_extract predicate
-    exact: bool
+    exact: bool  # the predicate alone does all that the filter would
     stateful: bool
     shared: bool
     on_error: Literal["skip", "stop"]
@@ -105,16 +106,9 @@ class FilterSpec:
 
 
 def pack(
-    spec: FilterSpec,
-    input_type: EventType,
-    *,
-    key: bytes,
-    predicate: str,
-    exact: bool,
-    stateful: bool,
-    source: str | None,
+    spec: FilterSpec, input_type: EventType, extraction: Extraction, *, key: bytes
 ) -> Envelope:
-    """Serialise a filter and sign it with `key`.
+    """Serialise a filter with what the analysis found in it, and sign it with `key`.
 
     Raises FilterNotPicklable, with the reason, where the class holds something that cannot leave
     this process (a lock, a socket, an open file).
@@ -130,11 +124,12 @@ def pack(
         ) from error
     unsigned = Envelope(
         name=spec.name,
-        source=source,
+        source=extraction.source,
         code_hash=hashlib.sha256(body).hexdigest(),
-        predicate=predicate,
-        exact=exact,
-        stateful=stateful,
+        predicate=extraction.predicate.to_json(),
+        # On an untyped channel the objects' own methods decide what a comparison means.
+        exact=extraction.exact and input_type is not ANY and spec.output is None,
+        stateful=extraction.stateful,
         shared=spec.cls.shared,
         on_error=spec.cls.on_error,
         idle_after=spec.cls.idle_after,

@@ -20,6 +20,7 @@ from activebroker.broker.effects import (
     BatchPublished,
     CancelTimer,
     Deliver,
+    DrainSupplier,
     Effect,
     EndSubscription,
     ForgetPeer,
@@ -37,6 +38,7 @@ from activebroker.broker.effects import (
     SetTimer,
     ShowFailures,
     SnapshotStage,
+    SupplierDrained,
     TimerFired,
     Transmit,
     UnloadStage,
@@ -86,6 +88,7 @@ class Runtime:
         self._asleep = False  # in `receive`, and nobody has woken it yet
         self._stopping = False
         self._buffers: dict[int, PublishBuffer] = {}
+        self._draining: dict[int, bool] = {}  # buffers to empty before their outlets end
         self._queues: dict[int, EventQueue] = {}
         self._replies: dict[int, Future[Any]] = {}
         self._request_ids = itertools.count(1)
@@ -212,10 +215,11 @@ class Runtime:
     def _publish(self, outlet_id: int) -> None:
         outlet = self._node.exchange.outlets.get(outlet_id)
         buffer = self._buffers.get(outlet_id)
-        if outlet is None or buffer is None:
-            return
-        while outlet.ready and (batch := buffer.take()) is not None:
-            self._handle(BatchPublished(outlet_id, batch))
+        if outlet is not None and buffer is not None:
+            while outlet.ready and (batch := buffer.take()) is not None:
+                self._handle(BatchPublished(outlet_id, batch))
+        if outlet_id in self._draining and (buffer is None or buffer.empty):
+            self._handle(SupplierDrained(outlet_id, self._draining.pop(outlet_id)))
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -252,13 +256,18 @@ class Runtime:
                 self._on_failures(report)
             case ForgetPeer(peer):
                 self.transport.forget(peer)
+            case DrainSupplier(outlet, finished):
+                self._close_buffer(outlet, finished)
+                self._draining[outlet] = finished
+                self._filled.append(outlet)
             case OutletClosed(outlet, finished):
-                if (buffer := self._buffers.pop(outlet, None)) is not None:
-                    buffer.close(
-                        f"Channel {buffer.channel!r} was closed."
-                        if finished
-                        else f"Supplier {buffer.supplier!r} was closed."
-                    )
+                self._close_buffer(outlet, finished)
+                self._buffers.pop(outlet, None)
+
+    def _close_buffer(self, outlet: int, finished: bool) -> None:
+        if (buffer := self._buffers.get(outlet)) is not None:
+            what = f"Channel {buffer.channel!r}" if finished else f"Supplier {buffer.supplier!r}"
+            buffer.close(f"{what} was closed.")
 
     def _next_timer(self) -> float | None:
         while self._timers and self._timer_ids.get(self._timers[0][2]) != self._timers[0][1]:

@@ -17,7 +17,6 @@ from activebroker.core.errors import (
     EventTypeError,
     FilterStopped,
     ProtocolError,
-    UnknownField,
     suggestion,
 )
 from activebroker.events import EventType, from_table
@@ -26,14 +25,14 @@ from activebroker.filters import (
     Envelope,
     FilterRunner,
     FilterSpec,
-    FunctionFilter,
     RunResult,
+    analyse,
     pack,
     unpack,
 )
 from activebroker.spark.columns import readable, reshape
-from activebroker.spark.runner import has_hooks
-from predicate_extract import Extraction, extract
+from predicate_extract import Extraction
+from predicate_extract.spark import to_column
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -82,12 +81,13 @@ def apply(
     type = EventType.of(event_type) if event_type is not None else _type_of(schema)
     _check_columns(type, schema)
     names = type.schema.names
-    extraction = _analyse(spec, type)
+    extraction = analyse(spec, type)
+    envelope = pack(spec, type, extraction, key=_KEY)
 
     column, exact = _condition(extraction, type, schema)
     if column is not None:
         df = df.filter(column)
-    if exact and extraction.exact and spec.output is None and not has_hooks(spec.cls):
+    if exact and envelope.exact:
         return df.select(names)
 
     if order or supplier:
@@ -109,7 +109,7 @@ def apply(
         output = [f.with_type(readable(f.type)) for f in EventType.of(spec.output).schema]
         result = from_arrow_schema(pa.schema(output), prefer_timestamp_ntz=True)
     partition = _Partition(
-        _pack(spec, type, extraction),
+        envelope,
         to_arrow_schema(result, timezone="UTC"),
         skip=on_error == "skip",
         lost=lost,
@@ -193,29 +193,14 @@ def _check_columns(type: EventType, schema: pa.Schema) -> None:
     from_table(type, columns.empty_table(), "DataFrame", "", 0, 0)
 
 
-def _analyse(spec: FilterSpec, type: EventType) -> Extraction:
-    target = spec.args[0] if spec.cls is FunctionFilter else spec.instance or spec.cls
-    args = spec.args if target is spec.cls else ()
-    extraction = extract(target, *args, schema=type.schema)
-    for use in extraction.fields:
-        name = use.path[0]
-        if not (use.guarded or name in type.schema.names or hasattr(type.cls, name)):
-            raise UnknownField(
-                f"Filter {spec.name} reads the field {name!r} (line {use.line} of "
-                f"{extraction.filename}), which {type.name} lacks."
-                + suggestion(name, type.schema.names)
-            )
-    return extraction
-
-
 def _condition(
     extraction: Extraction, type: EventType, schema: pa.Schema
 ) -> tuple[Column | None, bool]:
     """The predicate as a Column, and whether it keeps no row that the predicate does not."""
-    from predicate_extract.spark import to_column
+    from pyspark.sql import functions
 
     given = pa.schema([_given(field, schema.field(field.name)) for field in type.schema])
-    column, exact = to_column(extraction.predicate, given)
+    column, exact = to_column(extraction.predicate, given, functions)
     return column, exact
 
 
@@ -225,18 +210,6 @@ def _given(declared: pa.Field, actual: pa.Field) -> pa.Field:
     if pa.types.is_struct(declared.type):
         arrow = pa.struct([_given(field, arrow.field(field.name)) for field in declared.type])
     return pa.field(declared.name, arrow, actual.nullable, declared.metadata)
-
-
-def _pack(spec: FilterSpec, type: EventType, extraction: Extraction) -> Envelope:
-    return pack(
-        spec,
-        type,
-        key=_KEY,
-        predicate=extraction.predicate.to_json(),
-        exact=extraction.exact,
-        stateful=extraction.stateful,
-        source=extraction.source,
-    )
 
 
 @lru_cache(maxsize=64)

@@ -24,6 +24,7 @@ from activebroker.matching import parse
 from activebroker.spark.job import RESULT, Forwarded, Job, Lost, Message, State, Stopped
 from activebroker.spark.rows import TASK, Layout
 from activebroker.spark.session import require, session
+from predicate_extract.spark import to_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -201,11 +202,11 @@ def _extend(result: RunResult, more: RunResult) -> None:
 
 
 def _column(envelope: Envelope, input: EventType) -> Column | None:
-    from predicate_extract.spark import to_column
+    from pyspark.sql import functions
 
     if input is ANY:
         return None
-    column, _ = to_column(parse(envelope.predicate), input.schema)
+    column, _ = to_column(parse(envelope.predicate), input.schema, functions)
     return column
 
 

@@ -16,14 +16,13 @@ from activebroker.events import ANY, Batch, EventType, encode
 from activebroker.filters import (
     FilterRunner,
     FilterSpec,
-    FunctionFilter,
     Runner,
     RunResult,
+    analyse,
     pack,
     unpack,
 )
 from activebroker.spark import SparkRunner
-from predicate_extract import extract
 
 pytestmark = [
     pytest.mark.spark,
@@ -39,18 +38,7 @@ START = datetime(2013, 1, 1)
 
 def make_runners(filter: object, input_type: EventType) -> tuple[FilterRunner, SparkRunner]:
     spec = FilterSpec.of(filter)
-    target: Any = spec.args[0] if spec.cls is FunctionFilter else spec.instance or spec.cls
-    schema = None if input_type is ANY else input_type.schema
-    found = extract(target, *(spec.args if target is spec.cls else ()), schema=schema)
-    envelope = pack(
-        spec,
-        input_type,
-        key=KEY,
-        predicate=found.predicate.to_json(),
-        exact=found.exact,
-        stateful=found.stateful,
-        source=found.source,
-    )
+    envelope = pack(spec, input_type, analyse(spec, input_type), key=KEY)
     payload = unpack(envelope, KEY)
     plain = FilterRunner(
         payload,
@@ -212,15 +200,8 @@ def test_a_state_that_cannot_travel_is_told() -> None:
 def test_executors_refuse_a_wrong_signature() -> None:
     plain, _ = make_runners(samples.Dear, EventType.of(Sample))
     spec = FilterSpec.of(samples.Dear)
-    envelope = pack(
-        spec,
-        EventType.of(Sample),
-        key=b"another key",
-        predicate=extract(samples.Dear).predicate.to_json(),
-        exact=False,
-        stateful=False,
-        source=None,
-    )
+    type = EventType.of(Sample)
+    envelope = pack(spec, type, analyse(spec, type), key=b"another key")
     spark = SparkRunner(plain._payload, envelope, channel="derived", key=KEY)
     result = spark.run(make_items(0))
     assert PayloadRefused.__name__ in result.failures[0].traceback

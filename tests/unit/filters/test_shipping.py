@@ -11,16 +11,20 @@ from typing import Any
 
 import pytest
 
+from activebroker.events import EventType
 from activebroker.filters.shipping import dumps, loads
 
 HELPERS = "LIMIT = 3\n\ndef above(number):\n    return number > LIMIT\n"
 RULES = """\
+from __future__ import annotations
 from dataclasses import dataclass
+from datetime import datetime
 from shipped_helpers import above
 
 @dataclass(frozen=True)
 class Reading:
     value: int
+    at: datetime | None = None
 
 class Rule:
     def holds(self, reading):
@@ -74,6 +78,25 @@ def test_a_shipped_state_leaves_its_classes_alone(rules: Any) -> None:
     state = loads(dumps({"rule": rules.Rule(), "last": rules.Reading(1)}))
     assert type(state["rule"]) is rules.Rule
     assert rules.Rule.holds is holds
+
+
+def test_an_event_class_is_one_where_its_module_is_not(rules: Any, tmp_path: Path) -> None:
+    fingerprint = EventType.of(rules.Reading).fingerprint
+    (tmp_path / "payload").write_bytes(dumps(rules.Reading))
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from activebroker.events import EventType\n"
+        "from activebroker.filters.shipping import loads\n"
+        "print(EventType.of(loads(Path(sys.argv[1]).read_bytes())).fingerprint)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "payload")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == fingerprint
 
 
 def test_our_own_classes_go_by_name() -> None:

@@ -15,8 +15,7 @@ from virtual_network_for_tests import KEY, Intake
 
 import activebroker as ab
 from activebroker.events import Batch, Event, EventType
-from activebroker.fabric.deriving import prepare
-from activebroker.filters import Envelope, FIFOFilter
+from activebroker.filters import Envelope, FIFOFilter, FilterSpec, analyse, pack
 
 Seen = tuple[int, int, str]  # what identifies a forwarded event: its number, group and trace
 
@@ -120,7 +119,8 @@ FILTERS: tuple[type[FIFOFilter], ...] = (Few, Some, Count, CountAll, Twice, Hold
 
 @cache
 def envelope_of(cls: type[FIFOFilter]) -> Envelope:
-    return prepare(cls, ITEM, KEY)[2]
+    spec = FilterSpec.of(cls)
+    return pack(spec, ITEM, analyse(spec, ITEM), key=KEY)
 
 
 @dataclass

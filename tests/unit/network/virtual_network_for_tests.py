@@ -105,6 +105,15 @@ class Host:
             supply.handed(batch)
             self.give(fx.BatchPublished(outlet_id, batch))
 
+    def drain(self, outlet_id: int, finished: bool) -> None:
+        """Hand over what waits; then the outlet may end."""
+        if (supply := self.supplies.get(outlet_id)) is not None and supply.closed is None:
+            self.pump(outlet_id)
+            if supply.waiting and self.alive:
+                self.net.soon(0.01, lambda: self.drain(outlet_id, finished))
+                return
+        self.give(fx.SupplierDrained(outlet_id, finished))
+
     def open_port(self, port: int, pace: float | None) -> Intake:
         intake = self.intakes[port] = Intake(pace)
         self.give(fx.PortOpened(port))
@@ -123,8 +132,11 @@ class Host:
                 intake = self.intakes[port]
                 assert not intake.ended
                 intake.ended, intake.error = True, error
+            case fx.DrainSupplier(outlet, finished):
+                net.soon(0.0, lambda: self.drain(outlet, finished))
             case fx.OutletClosed(outlet, finished):
-                self.supplies[outlet].closed = finished
+                if (supply := self.supplies.get(outlet)) is not None:
+                    supply.closed = finished
             case fx.ResumeOutlet(outlet):
                 net.soon(0.0, lambda: self.pump(outlet))
             case fx.LoadStage(stage):
@@ -206,12 +218,24 @@ class Host:
         return fx.WorkDone(stage, result)
 
     def _snapshot(self, stage: int) -> fx.Input | None:
-        runner = self._runners.get(stage)
-        return None if runner is None else fx.StateSnapshotted(stage, runner.snapshot())
+        if (runner := self._runners.get(stage)) is None:
+            return None
+        state: dict[str, bytes] = {}
+        self._attempt(stage, lambda: state.update(runner.snapshot()))
+        return fx.StateSnapshotted(stage, state)
 
     def _restore(self, stage: int, state: dict[str, bytes]) -> None:
         if (runner := self._runners.get(stage)) is not None:
-            runner.restore(state)
+            self._attempt(stage, lambda: runner.restore(state))
+
+    def _attempt(self, stage_id: int, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - a filter can raise anything
+            spec = self.node.exchange.stages[stage_id].spec
+            name = spec.envelope.name if spec.envelope is not None else ""
+            failure = Failure(spec.channel, name, "", -1, str(error), "")
+            self.net.soon(0.0, lambda: self.give(fx.StateFailed(stage_id, (failure,))))
 
 
 class VirtualNetwork:

@@ -14,7 +14,7 @@ from test_column_masks import COLUMNS, INNER, rows_of
 from predicate_extract import TRUE, And, Compare, Const, Defined, Field, In, IsNull, Not, Or, Truthy
 from predicate_extract.spark import to_column
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first starts Spark
 
 NAMES = ("i", "k", "f", "b", "s", "d")
 FIELDS = (
@@ -23,17 +23,6 @@ FIELDS = (
     Field(("r", "y")),
     Field(("nope",)),
 )
-
-
-@pytest.fixture(scope="module")
-def session():
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "1")
-    session = builder.config("spark.sql.execution.arrow.pyspark.enabled", "true").getOrCreate()
-    yield session
-    session.stop()
 
 
 def table() -> pa.Table:
@@ -67,17 +56,17 @@ def predicates():
         yield Not(And((one, Or((two, three)))))
 
 
-def test_spark_keeps_what_python_keeps(session):
+def test_spark_keeps_what_python_keeps(spark):
     from pyspark.sql import functions as f
 
     rows = table()
-    frame = session.createDataFrame(rows).cache()
+    frame = spark.createDataFrame(rows).cache()
     contents = rows_of(rows.combine_chunks().to_batches()[0])
     every = list(predicates())
     exact_ones = 0
     for start in range(0, len(every), 150):
         some = every[start : start + 150]
-        answers = [to_column(predicate, rows.schema) for predicate in some]
+        answers = [to_column(predicate, rows.schema, f) for predicate in some]
         shown = [
             (f.lit(True) if column is None else column).alias(f"c{n}")
             for n, (column, _) in enumerate(answers)
@@ -96,4 +85,4 @@ def test_spark_keeps_what_python_keeps(session):
 
 
 def test_a_predicate_that_keeps_everything_needs_no_column():
-    assert to_column(TRUE, pa.schema([])) == (None, True)
+    assert to_column(TRUE, pa.schema([]), None) == (None, True)

@@ -1,10 +1,11 @@
-"""From what a user gives to `derive` to a signed payload: analysis, checks, packing."""
+"""What a filter's code says about its events: the predicate, and the fields it reads."""
 
 from __future__ import annotations
 
 from activebroker.core.errors import UnknownField, suggestion
 from activebroker.events import ANY, EventType
-from activebroker.filters import Envelope, FilterSpec, FunctionFilter, pack
+from activebroker.filters.filter import FunctionFilter
+from activebroker.filters.payload import FilterSpec
 from predicate_extract import Extraction, extract
 
 
@@ -23,32 +24,6 @@ def analyse(spec: FilterSpec, input_type: EventType) -> Extraction:
     if schema is not None:
         _check_fields(extraction, input_type)
     return extraction
-
-
-def prepare(
-    filter: object, input_type: EventType, key: bytes
-) -> tuple[FilterSpec, Extraction, Envelope]:
-    """Analyse, check and pack. Raises InvalidFilter, UnknownField, FilterNotPicklable."""
-    spec = FilterSpec.of(filter)
-    extraction = analyse(spec, input_type)
-    envelope = pack(
-        spec,
-        input_type,
-        key=key,
-        predicate=extraction.predicate.to_json(),
-        exact=_needs_no_python(spec, extraction, input_type),
-        stateful=extraction.stateful,
-        source=extraction.source,
-    )
-    return spec, extraction, envelope
-
-
-def _needs_no_python(spec: FilterSpec, extraction: Extraction, input_type: EventType) -> bool:
-    """Whether the predicate alone does all that the filter would.
-
-    Not on an untyped channel, where the objects' own methods decide what a comparison means.
-    """
-    return extraction.exact and input_type is not ANY and spec.output is None
 
 
 def _check_fields(extraction: Extraction, input_type: EventType) -> None:

@@ -1,0 +1,107 @@
+"""What `fabric.status()` tells: the directory's picture, and every node's own counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from activebroker.broker.changes import Done
+from activebroker.broker.exchange import Exchange
+from activebroker.broker.messages import CallBody, ReportNode
+from activebroker.broker.moves import Moves
+from activebroker.broker.peers import Peers
+from activebroker.routing import Channel, Graph, Member
+
+PATIENCE = 2.0  # seconds for a node to answer; one that does not is shown without counters
+
+
+def report(
+    members: dict[str, Member],
+    graph: Graph,
+    call: Callable[[str, CallBody, float, Done], None],
+    done: Done,
+) -> None:
+    """Ask all nodes for their counters, and tell `done` the whole."""
+    names = tuple(members)
+    nodes: dict[str, Any] = {}
+    picture = {
+        "members": [
+            {"name": each.name, "address": each.address, "broker": each.is_broker}
+            for each in members.values()
+        ],
+        "channels": [_channel(graph, channel) for channel in graph.channels.values()],
+        "nodes": nodes,
+    }
+
+    def answered(name: str) -> Done:
+        def keep(result: Any, error: Exception | None) -> None:
+            nodes[name] = result if error is None else {**_NOTHING, "error": str(error)}
+            if len(nodes) == len(names):
+                done(picture, None)
+
+        return keep
+
+    for name in names:
+        call(name, ReportNode(), PATIENCE, answered(name))
+
+
+_NOTHING: dict[str, Any] = {"flows": [], "stages": [], "moves": {}, "links": {}}
+
+
+def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:
+    """A node's own part."""
+    return {
+        "flows": [
+            {
+                "channel": outlet.channel,
+                "outlet": outlet.id,
+                "supplier": outlet.supplier,
+                "target": flow.spec.target,
+                "port": flow.spec.port,
+                "offered_events": flow.offered_events,
+                "offered_bytes": flow.offered_bytes,
+                "sent_events": flow.sent_events,
+                "sent_bytes": flow.sent_bytes,
+                "waiting": len(flow.waiting),
+            }
+            for outlet in exchange.outlets.values()
+            for flow in outlet.flows.values()
+        ],
+        "stages": [
+            {
+                "id": stage.spec.id,
+                "channel": stage.spec.channel,
+                "taken_events": stage.taken_events,
+                "python_events": stage.python_events,
+                "emitted_events": stage.outlet.emitted_events,
+                "lost_events": stage.lost_events,
+                "backlog": stage.backlog,
+            }
+            for stage in exchange.stages.values()
+        ],
+        "moves": moves.under_way(),
+        "links": {
+            peer: {"unacknowledged": link.unacknowledged} for peer, link in peers.links.items()
+        },
+    }
+
+
+def _channel(graph: Graph, channel: Channel) -> dict[str, Any]:
+    envelope = channel.envelope
+    stages = {stage for each in graph.channels.values() for stage in each.stages}
+    return {
+        "name": channel.name,
+        "type": channel.type.name,
+        "parent": channel.parent,
+        "at": channel.at,
+        "filter": None if envelope is None else envelope.name,
+        "predicate": channel.predicate,
+        "exact": None if envelope is None else envelope.exact,
+        "closed": channel.closed,
+        "suppliers": sorted({o.supplier for o in channel.outlets.values() if o.supplier}),
+        "consumers": sum(port not in stages for port in channel.ports),
+        "stages": [
+            {"id": stage.id, "node": stage.node, "engine": stage.engine}
+            for stage in channel.stages.values()
+        ],
+    }
