@@ -317,7 +317,13 @@ class Directory:
 
     def _deploy(self, channel: Channel, nodes: list[str], engine: str) -> Change:
         stages = [self.graph.place(channel, node, engine) for node in nodes]
-        yield [(stage.node, Deploy(channel.stage_spec(stage))) for stage in stages]
+        try:
+            yield [(stage.node, Deploy(channel.stage_spec(stage))) for stage in stages]
+        except ActiveBrokerError:
+            for stage in stages:
+                self.graph.displace(channel, stage.id)
+            yield from self._tidy((stage.node, Undeploy(stage.id)) for stage in stages)
+            raise
 
     def _remove_stages(self, channel: Channel) -> Change:
         for stage in list(channel.stages.values()):

@@ -99,7 +99,7 @@ class Script:
             undialable=("home",) if self.random.random() < 0.5 else (),
             loss=loss,
             duplication=duplication,
-            slowest=self.random.choice((0.001, 0.05)),
+            slowest=self.random.choice((0.002, 0.05, 0.3)),
         )
         self.channels: list[Channel] = []
         self.suppliers: list[Supplier] = []
@@ -177,7 +177,7 @@ class Script:
         """Every supplier publishes a few times, soon or while other things happen."""
         for supplier in self.suppliers:
             spread = self.random.choice((0.0, 0.05, 0.5))
-            for _ in range(self.random.choice((0, 1, 1, 2, 5))):
+            for _ in range(self.random.choice((0, 1, 1, 2, 8))):
                 due = spread * self.random.random()
                 self.net.soon(due, partial(self._publish, supplier, self.random.choice((1, 1, 3))))
 
@@ -197,7 +197,8 @@ class Script:
         self.net.run_for(self.random.choice((0.001, 0.01, 0.1, 1.0)) * self.random.random())
 
     def subscribe(self) -> None:
-        if (channel := self._pick(self._open())) is None:
+        derived = [each for each in self._open() if each.parent is not None]
+        if (channel := self._pick(self.random.choice((derived, self._open())))) is None:
             return
         host, port = self._any_host(), next(self._ports)
         intake = host.open_port(port, self.random.choice((None, None, 0.01, 0.2)))
@@ -241,6 +242,7 @@ class Script:
     def move(self) -> None:
         channel = self._pick([each for each in self._open() if each.parent is not None])
         if channel is not None:
+            self.publish()  # a move that nothing crosses proves little
             host = self._any_host()
             to = self.random.choice(("supplier", "consumer", *BROKERS, HUB))
             request = Move(channel.name, to, host.name, PATIENCE)

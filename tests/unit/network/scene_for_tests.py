@@ -1,0 +1,126 @@
+"""A scene to play a fault in: a few hosts, and the users' requests in one line each."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+from reference_for_tests import ITEM, Item, envelope_of
+from virtual_network_for_tests import HUB, Answered, Host, Intake, Supply, VirtualNetwork
+
+from activebroker.broker.effects import PortClosed
+from activebroker.broker.messages import (
+    CallBody,
+    CloseChannel,
+    CloseSupplier,
+    Derive,
+    Move,
+    Offload,
+    OpenChannel,
+    OpenSupplier,
+    Subscribe,
+    Unsubscribe,
+)
+from activebroker.core.errors import ActiveBrokerError
+from activebroker.events import Event, encode
+from activebroker.events.wire import describe
+from activebroker.filters import FIFOFilter
+
+
+class Source:
+    """A supplier of channel x."""
+
+    def __init__(self, host: Host, name: str, outlet: int) -> None:
+        self.host, self.name, self.outlet = host, name, outlet
+        self.supply = host.supplies[outlet] = Supply(lambda batch: None)
+        self.published = 0
+
+    def publish(self, *groups: int, blob: int = 0) -> None:
+        """Publish one batch, an event for each group."""
+        first = self.published
+        self.published += len(groups)
+        contents = [Item(first + i, group, "", bytes(blob)) for i, group in enumerate(groups)]
+        self.host.publish(self.outlet, encode(ITEM, contents, self.name, first, 0))
+
+
+class Sink:
+    """A subscription."""
+
+    def __init__(self, host: Host, channel: str, port: int, intake: Intake) -> None:
+        self.host, self.channel, self.port, self.intake = host, channel, port, intake
+
+    @property
+    def traces(self) -> list[str]:
+        """What came, as `number/what filters made of it`."""
+        events: list[Event] = [event for batch in self.intake.batches for event in batch.events()]
+        return [f"{event.content.n}{event.content.trace}" for event in events]
+
+
+class Scene:
+    """Hosts hub (keeps the directory), east, west, atlanta and dallas (brokers); a channel x."""
+
+    def __init__(self, seed: int = 0, patience: float = 20.0, **net: Any) -> None:
+        brokers = (HUB, "atlanta", "dallas")
+        names = ("east", "west", "atlanta", "dallas")
+        self.net = VirtualNetwork(random.Random(seed), names, brokers=brokers, **net)
+        self.patience = patience
+        self._ports = itertools.count(1_000_000)
+        self.ask("hub", OpenChannel("x", describe(ITEM)))
+
+    def host(self, name: str) -> Host:
+        return self.net.hosts[name]
+
+    def begin(self, host: str, body: CallBody) -> Answered:
+        """Ask for something and do not wait."""
+        return self.host(host).request(body)
+
+    def ask(self, host: str, body: CallBody) -> Any:
+        """Ask for something and return the result; raises the error."""
+        answer = self.begin(host, body)
+        self.net.run_until(lambda: answer.done)
+        if answer.error is not None:
+            raise answer.error
+        return answer.result
+
+    def supplier(self, host: str, name: str) -> Source:
+        return Source(self.host(host), name, self.ask(host, OpenSupplier("x", name, host)))
+
+    def close_supplier(self, source: Source) -> None:
+        self.ask(source.host.name, CloseSupplier("x", source.name))
+
+    def subscribe(self, host: str, channel: str, pace: float | None = None) -> Sink:
+        port = next(self._ports)
+        intake = self.host(host).open_port(port, pace)
+        try:
+            self.ask(host, Subscribe(channel, host, port))
+        except ActiveBrokerError:
+            self.host(host).give(PortClosed(port))
+            raise
+        return Sink(self.host(host), channel, port, intake)
+
+    def unsubscribe(self, sink: Sink) -> None:
+        sink.host.give(PortClosed(sink.port))
+        self.ask(sink.host.name, Unsubscribe(sink.channel, sink.port))
+
+    def derive(
+        self, filter: type[FIFOFilter], at: str, parent: str = "x", host: str = "west"
+    ) -> str:
+        name = f"{parent}.{filter.__name__}"
+        self.ask(host, Derive(parent, name, envelope_of(filter), at, host))
+        return name
+
+    def begin_move(self, channel: str, to: str, host: str = "west") -> Answered:
+        return self.begin(host, Move(channel, to, host, self.patience))
+
+    def move(self, channel: str, to: str, host: str = "west") -> None:
+        self.ask(host, Move(channel, to, host, self.patience))
+
+    def offload(self, source: Source, to: str) -> None:
+        self.ask(source.host.name, Offload("x", source.name, to, self.patience))
+
+    def close(self, channel: str = "x") -> None:
+        self.ask("hub", CloseChannel(channel))
+
+    def settle(self) -> None:
+        self.net.settle()

@@ -1,0 +1,328 @@
+"""What goes wrong, one thing at a time: each ends, and the survivors' contract is kept."""
+
+from __future__ import annotations
+
+import pytest
+from reference_for_tests import Count, Faulty, Few
+from scene_for_tests import Scene
+from script_for_tests import assert_nothing_left
+
+import activebroker as ab
+from activebroker.broker.messages import Join
+from activebroker.core.errors import (
+    Closed,
+    FilterStopped,
+    MoveFailed,
+    PayloadRefused,
+    UnknownPlace,
+    Unreachable,
+)
+from activebroker.events import Event
+
+
+class StopOnThree(ab.FIFOFilter):
+    """Stateful; the end of its channel is an event of group 3."""
+
+    on_error = "stop"
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def enqueue(self, event: Event) -> None:
+        if event.content.group == 3:
+            raise ValueError("planted")
+        self.seen += 1
+        super().enqueue(event.replace(event.content.marked(self.seen)))
+
+
+class Unmovable(Count):
+    """Its state cannot leave its process."""
+
+    def snapshot(self) -> bytes:
+        raise TypeError("cannot pickle a lock")
+
+
+class Homesick(Count):
+    """Its state cannot be taken over."""
+
+    def restore(self, state: bytes) -> None:
+        raise ValueError("planted, in restore")
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def finish(scene: Scene) -> None:
+    scene.close()
+    scene.settle()
+    for host in scene.net.alive():
+        assert_nothing_left(host)
+
+
+# --- a filter that stops ------------------------------------------------------------------------
+
+
+def test_a_stopped_filter_ends_its_channel_and_those_below_but_no_other(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    stopped = scene.derive(StopOnThree, "atlanta")
+    below = scene.derive(Count, "dallas", stopped)
+    sinks = [scene.subscribe("west", channel) for channel in (stopped, below)]
+    other = scene.subscribe("west", "x")
+    source.publish(0, 1)
+    source.publish(3, 2)
+    source.publish(1)
+    scene.settle()
+    assert [sink.traces for sink in sinks] == [["0/1", "1/2"], ["0/1/1", "1/2/2"]]
+    for sink in sinks:
+        assert isinstance(sink.intake.error, FilterStopped)
+        assert "planted" in str(sink.intake.error)
+    assert len(other.traces) == 5 and not other.intake.ended
+    finish(scene)
+
+
+def test_who_subscribes_after_the_stop_is_told(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    stopped = scene.derive(StopOnThree, "supplier")
+    source.publish(3)
+    scene.settle()
+    late = scene.subscribe("west", stopped)
+    scene.settle()
+    assert isinstance(late.intake.error, FilterStopped)
+    with pytest.raises(MoveFailed, match="its filter has ended"):
+        scene.move(stopped, "atlanta")
+    finish(scene)
+
+
+@pytest.mark.parametrize("milliseconds", range(0, 200, 8))
+def test_a_filter_that_stops_while_it_moves(milliseconds: int) -> None:
+    scene = Scene(milliseconds)
+    source = scene.supplier("east", "A")
+    stopped = scene.derive(StopOnThree, "atlanta")
+    sink = scene.subscribe("west", stopped)
+    source.publish(0, 1)
+    answer = scene.begin_move(stopped, "dallas")
+    scene.net.run_for(milliseconds / 1000)
+    source.publish(2, 3, 1)
+    source.publish(0)
+    scene.settle()
+    assert answer.done
+    assert sink.traces == ["0/1", "1/2", "2/3"]
+    assert isinstance(sink.intake.error, FilterStopped)
+    finish(scene)
+
+
+# --- filters that cannot be loaded, or moved ----------------------------------------------------
+
+
+def test_a_filter_that_cannot_be_loaded_leaves_no_trace(scene: Scene) -> None:
+    scene.supplier("east", "A")
+    scene.net.unloadable.add("x.Count")
+    for place in ("supplier", "atlanta", "consumer"):
+        with pytest.raises(PayloadRefused, match="planted"):
+            scene.derive(Count, place)
+    scene.net.unloadable.clear()
+    scene.derive(Count, "atlanta")
+    finish(scene)
+
+
+def test_a_supplier_where_a_filter_cannot_be_loaded_is_refused(scene: Scene) -> None:
+    scene.supplier("east", "A")
+    derived = scene.derive(Count, "supplier")
+    scene.net.unloadable.add(derived)
+    with pytest.raises(PayloadRefused):
+        scene.supplier("west", "B")
+    scene.net.unloadable.clear()
+    source = scene.supplier("west", "B")
+    sink = scene.subscribe("hub", derived)
+    source.publish(0, 1)
+    scene.settle()
+    assert sink.traces == ["0/1", "1/2"]
+    finish(scene)
+
+
+def test_a_move_to_where_the_filter_cannot_be_loaded_is_rolled_back(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", derived)
+    source.publish(0)
+    scene.net.unloadable.add(derived)
+    with pytest.raises(MoveFailed, match="stays where it was: 'dallas' refused"):
+        scene.move(derived, "dallas")
+    source.publish(1)
+    scene.net.unloadable.clear()
+    scene.move(derived, "dallas")
+    source.publish(2)
+    scene.settle()
+    assert sink.traces == ["0/1", "1/2", "2/3"]
+    finish(scene)
+
+
+@pytest.mark.parametrize("filter", [Unmovable, Homesick])
+def test_state_that_cannot_move_is_reported_and_the_stream_goes_on(
+    scene: Scene, filter: type[Count]
+) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(filter, "atlanta")
+    sink = scene.subscribe("west", derived)
+    source.publish(0, 1)
+    scene.move(derived, "dallas")
+    source.publish(2, 3)
+    scene.settle()
+    assert sink.traces == ["0/1", "1/2", "2/1", "3/2"]
+    (failure,) = scene.host("west").failures
+    assert failure.seq == -1 and failure.filter == filter.__name__
+    finish(scene)
+
+
+# --- places -------------------------------------------------------------------------------------
+
+
+def test_without_suppliers_there_is_no_place_supplier(scene: Scene) -> None:
+    derived = scene.derive(Count, "atlanta")
+    with pytest.raises(UnknownPlace, match="no supplier"):
+        scene.move(derived, "supplier")
+    scene.move(derived, "dallas")
+    source = scene.supplier("east", "A")
+    sink = scene.subscribe("west", derived)
+    source.publish(0)
+    scene.settle()
+    assert sink.traces == ["0/1"]
+    finish(scene)
+
+
+def test_a_filter_at_the_supplier_of_one_that_has_offloaded_moves_without_loss(
+    scene: Scene,
+) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "supplier")
+    sink = scene.subscribe("west", derived)
+    source.publish(0)
+    scene.offload(source, "atlanta")
+    answer = scene.begin_move(derived, "dallas")
+    for _ in range(9):
+        source.publish(0)
+        scene.net.run_for(0.02)
+    scene.settle()
+    assert answer.done and answer.error is None
+    scene.move(derived, "supplier")
+    scene.supplier("west", "B").publish(0)
+    source.publish(0)
+    scene.settle()
+    assert sink.traces == [*(f"{n}/{n + 1}" for n in range(10)), "0/1", "10/11"] or (
+        sink.traces == [*(f"{n}/{n + 1}" for n in range(10)), "10/11", "0/1"]
+    )
+    finish(scene)
+
+
+# --- slow and dead ------------------------------------------------------------------------------
+
+
+def test_a_move_that_a_slow_consumer_holds_up_is_overdue_and_still_ends(scene: Scene) -> None:
+    scene.patience = 1.0
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Few, "atlanta")
+    counted = scene.derive(Count, "dallas", derived)
+    sink = scene.subscribe("west", counted, pace=4.0)
+    for _ in range(12):
+        source.publish(0, blob=2 << 20)
+    scene.net.run_for(0.5)
+    with pytest.raises(MoveFailed, match=r"still moving.*'hub'"):
+        scene.move(derived, "hub")
+    scene.settle()
+    assert sink.traces == [f"{n}/{n + 1}" for n in range(12)]
+    source.publish(0)
+    scene.settle()
+    assert sink.traces[-1] == "12/13"
+    finish(scene)
+
+
+@pytest.mark.parametrize("dead", ["east", "atlanta", "dallas", "west"])
+@pytest.mark.parametrize("milliseconds", [0, 5, 15, 30, 60, 90, 120, 200])
+def test_whoever_dies_amid_a_move_the_others_go_on(dead: str, milliseconds: int) -> None:
+    """east supplies, the filter moves from atlanta to dallas, west consumes; hub looks on."""
+    scene = Scene(milliseconds)
+    source, stays = scene.supplier("east", "A"), scene.supplier("hub", "B")
+    derived = scene.derive(Count, "atlanta", host="hub")
+    sinks = {name: scene.subscribe(name, derived) for name in ("west", "hub")}
+    looks_on = scene.subscribe("hub", "x")
+    answer = scene.begin_move(derived, "dallas", host="hub")
+    scene.net.run_for(milliseconds / 1000)
+    scene.net.kill(dead)
+    for _ in range(20):
+        for each in (source, stays):
+            each.publish(0, 1, blob=600_000)
+        scene.net.run_for(1.5)
+    scene.net.run_until(lambda: answer.done)
+    scene.settle()
+    assert not stays.supply.waiting, "a supplier waits for the dead"
+    assert [trace for trace in looks_on.traces if trace.startswith("39")]
+    for name, sink in sinks.items():
+        if name == dead or sink.intake.error is not None:
+            continue
+        counts = [int(trace.split("/")[1]) for trace in sink.traces]
+        firsts = [int(trace.split("/")[0]) for trace in sink.traces]
+        assert counts == [n + 1 for n in firsts], "the state did not go along"
+        assert firsts.count(39) == (1 if dead == "east" else 2)
+    for sink in sinks.values():
+        assert sink.intake.error is None or dead in ("atlanta", "dallas")
+    finish(scene)
+
+
+def test_a_channel_whose_broker_is_gone_ends_with_all_below_it(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    below = scene.derive(Few, "dallas", derived)
+    sinks = [scene.subscribe("west", channel) for channel in (derived, below)]
+    other = scene.subscribe("west", "x")
+    scene.net.kill("atlanta")
+    scene.net.run_for(15.0)
+    for sink in sinks:
+        assert isinstance(sink.intake.error, Unreachable)
+        assert "'atlanta', which ran the filter" in str(sink.intake.error)
+    with pytest.raises(Closed):
+        scene.subscribe("west", below)
+    with pytest.raises(UnknownPlace, match="no broker 'atlanta'"):
+        scene.derive(Count, "atlanta")
+    source.publish(0)
+    scene.settle()
+    assert other.traces == ["0"]
+    finish(scene)
+
+
+def test_without_the_directory_everything_ends(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    sink = scene.subscribe("west", scene.derive(Count, "atlanta"))
+    scene.net.kill("hub")
+    scene.net.run_for(15.0)
+    assert isinstance(sink.intake.error, Unreachable)
+    assert "Connect again" in str(sink.intake.error)
+    assert source.supply.closed is False
+    for host in scene.net.alive():
+        assert_nothing_left(host)
+
+
+def test_a_process_that_comes_back_under_its_name_starts_anew(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    scene.subscribe("west", "x")
+    scene.net.kill("west")
+    again = scene.net.restart("west")
+    scene.ask("west", Join(again.member))
+    sink = scene.subscribe("west", "x")
+    source.publish(0, 1)
+    scene.settle()
+    assert sink.traces == ["0", "1"]
+    finish(scene)
+
+
+def test_failures_reach_who_derived(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    scene.derive(Faulty, "atlanta", host="dallas")
+    source.publish(0, 3, 0, 3)
+    scene.settle()
+    assert [(each.supplier, each.seq) for each in scene.host("dallas").failures] == [
+        ("A", 1),
+        ("A", 3),
+    ]
+    finish(scene)
