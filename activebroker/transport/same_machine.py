@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+LONGEST = 100  # bytes of a Unix socket's path that every system takes
 STALE_AFTER = 60.0  # seconds: a younger socket may still be about to listen
 
 
@@ -23,7 +24,8 @@ def own_socket(key: str, address: str) -> Path | None:
     if (directory := _directory()) is None:
         return None
     _sweep(directory)
-    return _path(directory, key, address)
+    path = _path(directory, key, address)
+    return path if len(os.fsencode(path)) <= LONGEST else None
 
 
 def peer_socket(key: str, address: str) -> Path | None:

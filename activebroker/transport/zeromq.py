@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -64,6 +65,7 @@ class ZeroMQTransport:
         self._dealers: dict[str, zmq.Socket[bytes]] = {}
         self._dialled_by: dict[str, zmq.Socket[bytes]] = {}  # and the router it came through
         self._routers: list[zmq.Socket[bytes]] = []
+        self._socket_file: Path | None = None
         self._authenticator: zmq.auth.thread.ThreadAuthenticator | None = None
         # A socket pair rather than an eventfd: it exists on every system.
         self._woken, self._waker = socket.socketpair()
@@ -122,6 +124,8 @@ class ZeroMQTransport:
             self.forget(peer)
         if self._authenticator is not None:
             self._authenticator.stop()
+        if self._socket_file is not None:  # ZeroMQ leaves it
+            self._socket_file.unlink(missing_ok=True)
         for router in self._routers:
             router.close(linger=0)
         self._context.term()
@@ -144,6 +148,7 @@ class ZeroMQTransport:
         router.bind(listen)
         self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
         if (path := own_socket(self._key, self.address)) is not None:
+            self._socket_file = path
             self._new_router().bind(f"ipc://{path}")
 
     def _new_router(self) -> zmq.Socket[bytes]:

@@ -1,0 +1,130 @@
+"""Frames between two transports, over TCP and over the short cut of one machine."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from activebroker.core.errors import AccessDenied, Unreachable
+from activebroker.transport import Arrival, Hello, ZeroMQTransport, generate_key, probe
+from activebroker.transport.zeromq import COPY_BELOW
+
+KEY = generate_key()
+LISTEN = "tcp://127.0.0.1:*"
+Make = Callable[..., ZeroMQTransport]
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def sockets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the Unix sockets lie; for TCP, a place that is not safe for them."""
+    temporary = Path(tempfile.mkdtemp(dir="/tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    if request.param == "tcp":
+        monkeypatch.setattr("activebroker.transport.same_machine._directory", lambda: None)
+    yield temporary
+    shutil.rmtree(temporary)
+
+
+@pytest.fixture
+def make(sockets: Path) -> Iterator[Make]:
+    made: list[ZeroMQTransport] = []
+
+    def make(name: str, listen: str | None = LISTEN, key: str = KEY) -> ZeroMQTransport:
+        made.append(ZeroMQTransport(name, key, listen))
+        return made[-1]
+
+    yield make
+    for transport in made:
+        transport.close()
+    assert [path for path in sockets.glob("*/*") if path.is_socket()] == []
+
+
+def receive(transport: ZeroMQTransport, count: int, patience: float = 10.0) -> list[Arrival]:
+    arrivals: list[Arrival] = []
+    end = time.monotonic() + patience
+    while len(arrivals) < count and time.monotonic() < end:
+        arrivals += transport.receive(0.1)
+    return [
+        (bytes(head), [bytes(memoryview(buffer)) for buffer in buffers])
+        for head, buffers in arrivals
+    ]
+
+
+def test_frames_arrive_in_order_both_ways_on_one_connection(make):
+    a, b = make("a"), make("b")
+    sizes = (0, 1, 100, COPY_BELOW - 1, COPY_BELOW, 3 * COPY_BELOW)
+    there = [(b"%d" % n, [bytes([n]) * size, b"x"]) for n, size in enumerate(sizes)]
+    a.transmit("b", b.address, there)
+    assert receive(b, len(there)) == there
+    back = [(b"back", []), (b"again", [b"y"])]
+    b.transmit("a", None, back)  # no address: it takes the connection that is there
+    assert receive(a, 2) == back
+
+
+def test_many_frames_come_in_order(make):
+    a, b = make("a"), make("b")
+    frames = [(b"%d" % n, [b"payload"]) for n in range(2000)]
+    a.transmit("b", b.address, frames)
+    assert receive(b, len(frames)) == frames
+
+
+def test_a_node_that_cannot_be_dialled_dials(make):
+    a, b = make("a", listen=None), make("b")
+    a.transmit("b", b.address, [(b"hello", [])])
+    assert receive(b, 1) == [(b"hello", [])]
+    b.transmit("a", None, [(b"welcome", [])])
+    assert receive(a, 1) == [(b"welcome", [])]
+
+
+def test_without_connection_or_address_frames_are_dropped(make):
+    a = make("a")
+    a.transmit("nobody", None, [(b"lost", [])])
+    a.forget("nobody")
+
+
+def test_a_forgotten_peer_is_dialled_anew(make):
+    a, b = make("a"), make("b")
+    a.transmit("b", b.address, [(b"1", [])])
+    assert receive(b, 1) == [(b"1", [])]
+    a.forget("b")
+    a.transmit("b", b.address, [(b"2", [])])
+    assert receive(b, 1) == [(b"2", [])]
+
+
+def test_another_key_gets_nothing_through(make):
+    a, b = make("a", key=generate_key()), make("b")
+    a.transmit("b", b.address, [(b"let me in", [])])
+    assert receive(b, 1, patience=0.5) == []
+
+
+def test_a_probe_learns_who_is_there_and_needs_the_key(make):
+    node = make("node")
+    node.hello = hello = Hello("node", "node", node.address)
+    node.wake()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(probe, node.address, KEY, 10.0)
+        while not answer.done():
+            node.receive(0.01)
+        assert answer.result() == hello
+        refused = pool.submit(probe, node.address, generate_key(), 10.0)
+        while not refused.done():
+            node.receive(0.01)
+        with pytest.raises(AccessDenied):
+            refused.result()
+
+
+def test_an_address_in_use_is_reported(make):
+    with pytest.raises(Unreachable, match="another port"):
+        make("b", listen=make("a").address)
+
+
+def test_wake_ends_the_wait(make):
+    a = make("a")
+    a.wake()
+    assert a.receive(60.0) == []
