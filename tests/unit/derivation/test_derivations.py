@@ -1,0 +1,102 @@
+"""Whole derivations in any order of happenings: how they end, and what the consumer sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parties_for_tests import Derivation
+
+from derivation.initiator import InitiatorState
+
+EVENTS = 6
+
+shapes = st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2))
+
+
+def play(run: Derivation, data: st.DataObject, fault: Callable[[], None] | None = None) -> None:
+    """Let what happens next be drawn, until nothing can; somewhere amid it, the fault."""
+    before = data.draw(st.integers(0, 60)) if fault is not None else -1
+    while ready := run.ready():
+        if before == 0 and fault is not None:
+            fault()
+        else:
+            run.go_on(ready[data.draw(st.integers(0, len(ready) - 1))])
+        before -= 1
+
+
+def everything(run: Derivation) -> bool:
+    """Whether each supplier's events came once, in order, and through one running count."""
+    whole = [(number, number + 1) for number in range(EVENTS)]
+    return all(got == whole for got in run.delivered.values())
+
+
+def nothing_wrong(run: Derivation) -> bool:
+    """Whether what came is the beginning of that."""
+    return all(
+        got == [(number, number + 1) for number in range(len(got))]
+        for got in run.delivered.values()
+    )
+
+
+@given(shapes, st.data())
+@settings(deadline=None, max_examples=80)
+def test_without_faults_it_completes_and_nothing_is_lost(
+    shape: tuple[int, int, int], data: st.DataObject
+) -> None:
+    run = Derivation(*shape, EVENTS)
+    play(run, data)
+    assert [each.outcome for each in run.outcomes] == ["completed"]
+    assert run.initiator.state is InitiatorState.COMPLETED
+    assert everything(run)
+
+
+@given(shapes, st.data())
+@settings(deadline=None, max_examples=50)
+def test_a_refusal_rolls_it_back_and_the_filter_stays(
+    shape: tuple[int, int, int], data: st.DataObject
+) -> None:
+    run = Derivation(*shape, EVENTS)
+    run.refuses = data.draw(st.sampled_from(run.plan.destinations))
+    play(run, data)
+    (finish,) = run.outcomes
+    assert finish.outcome == "rolled back"
+    assert finish.reason == f"{run.refuses!r} refused: it cannot be loaded"
+    assert everything(run)
+
+
+@given(shapes, st.data())
+@settings(deadline=None, max_examples=50)
+def test_past_its_deadline_it_is_rolled_back_or_completes_late(
+    shape: tuple[int, int, int], data: st.DataObject
+) -> None:
+    run = Derivation(*shape, EVENTS)
+    play(run, data, run.pass_deadline)
+    outcomes = [each.outcome for each in run.outcomes]
+    assert outcomes in (["completed"], ["overdue", "completed"], ["rolled back"])
+    if outcomes != ["completed"]:
+        assert any(repr(party) in run.outcomes[0].reason for party in run.places)
+    assert everything(run)
+
+
+@pytest.mark.parametrize("role", ["source", "origin", "destination"])
+@given(shapes, st.data())
+@settings(deadline=None, max_examples=50)
+def test_whoever_is_lost_it_ends_and_the_others_lose_nothing(
+    role: str, shape: tuple[int, int, int], data: st.DataObject
+) -> None:
+    run = Derivation(*shape, EVENTS)
+    parties = [party for party in (*run.sources, *run.places) if party.startswith(role)]
+    lost = data.draw(st.sampled_from(parties))
+    play(run, data, lambda: run.lose(lost))
+    (finish,) = run.outcomes
+    assert finish.outcome in ("completed", "rolled back", "failed")
+    if finish.outcome != "completed":
+        assert repr(lost) in finish.reason
+    assert nothing_wrong(run)
+    if role == "source":
+        assert finish.outcome != "failed"
+        del run.delivered[lost]
+        assert everything(run)
