@@ -2,8 +2,10 @@
 
 Small typed events (six columns, about 100 bytes) go from process to process: whole batches, one
 by one, and at a steady thousand a second for the latency. The peer is what one would write by
-hand: a pyzmq PUSH/PULL pair that carries Arrow IPC batches, or one pickle an event. Both run in
-turns, so that what else the machine does hits both. Every count, and the order, is checked.
+hand: a pyzmq PUSH/PULL pair over TCP that carries Arrow IPC batches, or one pickle an event, and
+that knows no acknowledgement, credit, type check or encryption. Ours takes Unix sockets where both
+ends are one user's, and joins batches that wait to be sent. Both run in turns, so that what else
+the machine does hits both. Every count, and the order, is checked.
 
     uv run python benchmarks/loopback.py [--rounds N] [--json PATH]
 """
