@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 
 from activebroker import Fabric
 from activebroker.cli.demo.flights import ORIGINS
@@ -13,8 +13,8 @@ from activebroker.cli.demo.replay import Replay
 from activebroker.cli.demo.supplier import ReplayProcess
 
 BROKERS = ("atlanta", "dallas")
-# By name: this package lies below the one that knows Ray, and must not import it.
-LOCAL_CLUSTER = "ray_deploy.local_cluster:local_cluster"
+# An entry point: this package lies below the one that knows Ray, and must not import it.
+CLUSTERS = "activebroker.clusters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ def in_this_process(months: int, pace: float) -> Iterator[Setting]:
 @contextmanager
 def on_ray(months: int, pace: float) -> Iterator[Setting]:
     """A cluster of a head and a node for each broker; the suppliers are processes outside it."""
-    with pkgutil.resolve_name(LOCAL_CLUSTER)(BROKERS) as fabric:
+    (cluster,) = entry_points(group=CLUSTERS, name="ray")
+    with cluster.load()(BROKERS) as fabric:
         airports: list[ReplayProcess] = []
         try:
             for origin in ORIGINS:
