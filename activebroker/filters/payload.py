@@ -69,11 +69,11 @@ class FilterSpec:
 
         Raises InvalidFilter where it is none of these.
         """
-        if isinstance(given, FIFOFilter):
-            return cls(type(given), instance=given)
-        head, args = (
-            (given[0], tuple(given[1:])) if isinstance(given, tuple) and given else (given, ())
-        )
+        instance = given if isinstance(given, FIFOFilter) else None
+        head: object = given if instance is None else type(instance)
+        args: tuple[Any, ...] = ()
+        if isinstance(given, tuple) and given:
+            head, args = given[0], given[1:]
         if isinstance(head, type):
             if not issubclass(head, FIFOFilter):
                 hint = "derive it from activebroker.FIFOFilter"
@@ -85,7 +85,7 @@ class FilterSpec:
                     f"{head.__qualname__} has no enqueue of its own: define enqueue(self, event) "
                     "and forward with super().enqueue(event)."
                 )
-            return cls(head, args)
+            return cls(head, args, instance)
         if callable(head) and not args:
             return cls(FunctionFilter, (head,))
         raise InvalidFilter(
