@@ -81,8 +81,13 @@ class FilterRunner:
         return result
 
     def _run(self, batch: Batch, result: RunResult) -> None:
-        instance = self._instance(batch.supplier, result)
-        if instance is None:
+        try:
+            instance = self._instance(batch.supplier, result)
+        except BaseException as error:  # noqa: BLE001 - user code
+            for seq in batch.seqs.tolist():
+                self._fail(result, error, batch.supplier, seq)
+            return
+        if result.stopped:  # by on_start
             return
         events = batch.events()
         enqueue, forwarded = instance.enqueue, instance._forwarded
@@ -132,15 +137,10 @@ class FilterRunner:
             instance.restore(state)
             self._instances[key] = instance
 
-    def _instance(self, supplier: str, result: RunResult) -> FIFOFilter | None:
+    def _instance(self, supplier: str, result: RunResult) -> FIFOFilter:
         key = SHARED if self._shared else supplier
         if (instance := self._instances.get(key)) is None:
-            try:
-                instance = self._payload.make()
-            except BaseException as error:  # noqa: BLE001 - user code
-                self._fail(result, error, supplier, -1)
-                return None
-            self._instances[key] = instance
+            instance = self._instances[key] = self._payload.make()
             self._hook(instance, instance.on_start, supplier, result)
         return instance
 
