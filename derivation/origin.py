@@ -46,9 +46,10 @@ class ProceedReceived:
 
 @dataclass(frozen=True, slots=True)
 class AckReceived:
-    """The in-band end of one of the origin's input flows."""
+    """The in-band end of one of the origin's input flows. `lost`: its source is gone instead."""
 
     flow: FlowId
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Origin(Machine):
         self.plan = plan
         self.here = here
         self._proceed = False
+        self._lost: set[FlowId] = set()
         planned = (flow for swap in plan.swaps if swap.origin == here for flow in swap.old)
         self._awaited = dict.fromkeys((*planned, *draining))
 
@@ -100,6 +102,8 @@ class Origin(Machine):
 
     def _ack(self, input: AckReceived, _: float) -> list[Effect]:
         self._awaited.pop(input.flow, None)
+        if input.lost:
+            self._lost.add(input.flow)
         return self._capture_when_acked()
 
     def _capture_when_acked(self) -> list[Effect]:
@@ -110,42 +114,40 @@ class Origin(Machine):
 
     def _hand_over(self, input: StateCaptured, _: float) -> list[Effect]:
         self.state = OriginState.HANDED_OVER
-        plan = self.plan
-        place = dict(plan.suppliers)
-        first = plan.destinations[0]
         effects: list[Effect] = [
-            Send(
-                destination,
-                HandOver(
-                    plan.derivation,
-                    self.here,
-                    {
-                        key: state
-                        for key, state in input.state.items()
-                        if place.get(key, first) == destination
-                    },
-                    tuple(
-                        events
-                        for supplier, events in input.buffer
-                        if place.get(supplier, first) == destination
-                    ),
-                    tuple(
-                        flow
-                        for swap in plan.swaps
-                        if swap.origin == self.here and swap.destination == destination
-                        for flow in swap.old
-                    ),
-                    input.error,
-                ),
-            )
-            for destination in plan.destinations
+            Send(destination, self._share(destination, input))
+            for destination in self.plan.destinations
         ]
         effects += [
             EndFlow(output.flow, output.followers)
-            for output in plan.outputs
+            for output in self.plan.outputs
             if output.origin == self.here
         ]
         return [*effects, RemoveFilter()]
+
+    def _share(self, destination: Party, captured: StateCaptured) -> HandOver:
+        """What one destination gets: all that concerns the suppliers that go there."""
+        plan = self.plan
+        place = dict(plan.suppliers)
+
+        def goes_there(supplier: str) -> bool:
+            return place.get(supplier, plan.destinations[0]) == destination
+
+        old = [
+            flow
+            for swap in plan.swaps
+            if swap.origin == self.here and swap.destination == destination
+            for flow in swap.old
+        ]
+        return HandOver(
+            plan.derivation,
+            self.here,
+            {key: state for key, state in captured.state.items() if goes_there(key)},
+            tuple(events for supplier, events in captured.buffer if goes_there(supplier)),
+            ended=tuple(flow for flow in old if flow not in self._lost),
+            error=captured.error,
+            lost=tuple(flow for flow in old if flow in self._lost),
+        )
 
     def _cancel(self, _: Cancelled, __: float) -> list[Effect]:
         self.state = OriginState.CANCELLED

@@ -126,7 +126,8 @@ class HandOver:
 
     `state` is the filter's state by supplier and `buffer` the events that reached the origin
     but not its filter, in order; both hold only what concerns this destination's suppliers.
-    `ended` are the origin's flows that its successor's flows follow. `error`: the filter was
+    `ended` are the origin's flows that its successor's flows follow; `lost` are those whose source
+    was lost before the ACK, so that what follows them follows a gap. `error`: the filter was
     stopped before it could be handed over, and why.
     """
 
@@ -136,6 +137,7 @@ class HandOver:
     buffer: tuple[Any, ...]
     ended: tuple[FlowId, ...]
     error: str | None = None
+    lost: tuple[FlowId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +184,11 @@ class RestoreState:
 
 @dataclass(frozen=True, slots=True)
 class MergeBuffer:
-    """Put the handed-over events before all that the new flows brought."""
+    """Put the handed-over events before all that the new flows brought; drop what follows a gap."""
 
     buffer: tuple[Any, ...]
     ended: tuple[FlowId, ...]
+    lost: tuple[FlowId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

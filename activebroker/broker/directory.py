@@ -54,7 +54,7 @@ from activebroker.core.errors import (
     Unreachable,
     suggestion,
 )
-from activebroker.routing import Channel, Graph, Member, Outlet, Port, Stage
+from activebroker.routing import Channel, Flow, Graph, Member, Outlet, Port, Stage
 from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
 
 
@@ -374,11 +374,17 @@ class Directory:
         calls: Calls = []
         for flow in flows:
             # A new consumer of a relay must not see the holes in what was sent there before.
-            spec = flow.spec(expected=flow.crosses, since=since.get(flow.outlet.id, 0))
-            if flow.crosses:
-                self._tell(flow.port.node, ExpectFlow(spec))
+            spec = flow.spec(since=since.get(flow.outlet.id, 0))
             calls.append((flow.outlet.node, OpenFlow(spec)))
-        yield calls
+        self._expect(flows)
+        with suppress(Unreachable):  # a source that is lost meanwhile is no fault of the consumer
+            yield calls
+
+    def _expect(self, flows: Iterable[Flow]) -> None:
+        """Give the ports' nodes notice of new flows, before anything else that concerns them."""
+        for flow in flows:
+            if flow.crosses:
+                self._tell(flow.port.node, ExpectFlow(flow.spec()))
 
     def _greet(self, pairs: list[tuple[str, str]]) -> None:
         """Let those that cannot be dialled dial those that will send to them."""
@@ -454,6 +460,7 @@ class Directory:
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
         migration.commit(self.graph)
+        self._expect(migration.new_flows)
         if outcome == "overdue":
             raise MoveFailed(f"Channel {name!r} is still moving: {reason}.")
         if outcome == "failed":

@@ -51,8 +51,8 @@ class Exchange:
     """`send(peer, body, buffers)` puts a message on a link, `announce(peer, type)` makes sure that
     the peer knows a type; effects collect in `effects`.
 
-    `on_flow_ended(stage, flow)` and `on_flow_opened(stage, flow)` are the ACK and the mark of a
-    third-party derivation, told after everything that came before them in the flow.
+    `on_flow_ended(stage, flow, lost)` and `on_flow_opened(stage, flow)` are the ACK and the mark of
+    a third-party derivation, told after everything that came before them in the flow.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Exchange:
         registry: TypeRegistry,
         effects: list[Effect],
         on_flow_opened: Callable[[int, int], None],
-        on_flow_ended: Callable[[int, int], None],
+        on_flow_ended: Callable[[int, int, bool], None],
     ) -> None:
         self.outlets: dict[int, Outlet] = {}
         self.ports: dict[int, Port] = {}
@@ -103,7 +103,7 @@ class Exchange:
         if spec.target == self._here:
             self._local.append(partial(self._opened_here, spec))
         else:
-            opened = FlowOpened(spec.id, spec.port, spec.outlet, spec.after, spec.expected)
+            opened = FlowOpened(spec.id, spec.port, spec.outlet, spec.after, spec.supplier)
             self._send(spec.target, opened, ())
         if outlet is None:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
@@ -216,9 +216,9 @@ class Exchange:
             case StreamEnded(flow, port_id, _) | FlowEnded(flow, port_id):
                 if (port := self.ports.get(port_id)) is not None:
                     self._arrived(port, flow, body)
-            case FlowOpened(flow, port_id, outlet_id, after, expected):
+            case FlowOpened(flow, port_id, outlet_id):
                 if (port := self.ports.get(port_id)) is not None:
-                    self._opened(port, flow, source, outlet_id, after, expected)
+                    self._opened(port, body, source)
                 else:
                     self._send(source, FlowDropped(flow, outlet_id), ())
             case FlowDropped(flow, outlet_id):
@@ -231,9 +231,16 @@ class Exchange:
                 return False
         return True
 
-    def merge(self, stage: Stage, items: list[Parcel | StreamEnded], ended: Sequence[int]) -> None:
+    def merge(
+        self,
+        stage: Stage,
+        items: list[Parcel | StreamEnded],
+        ended: Sequence[int],
+        lost: Sequence[int],
+    ) -> None:
         """Take over from an origin: its buffer first, then the flows that follow its own."""
-        free = stage.port.ended_elsewhere(ended)
+        free = stage.port.ended_elsewhere(ended, lost)
+        self._drop_broken(stage.port)
         stage.put(free)
         stage.put_first(items)
 
@@ -283,14 +290,31 @@ class Exchange:
         if (port := self.ports.get(spec.port)) is None:
             self.close_flow(spec.outlet, spec.id)
         else:
-            self._opened(port, spec.id, self._here, spec.outlet, spec.after, expected=False)
+            opened = FlowOpened(spec.id, spec.port, spec.outlet, spec.after, spec.supplier)
+            self._opened(port, opened, self._here)
 
-    def _opened(
-        self, port: Port, flow: int, source: str, outlet: int, after: Sequence[int], expected: bool
-    ) -> None:
-        port.opened(flow, source, outlet, after, expected)
+    def _opened(self, port: Port, opened: FlowOpened, source: str) -> None:
+        expected = source != self._here  # the directory gives notice of flows between nodes
+        port.opened(opened.flow, source, opened.outlet, opened.after, expected, opened.supplier)
         if port.id in self.stages:
-            self._on_flow_opened(port.id, flow)
+            self._on_flow_opened(port.id, opened.flow)
+        self._drop_broken(port)
+
+    def _drop_broken(self, port: Port) -> None:
+        """Take nothing of what follows a gap."""
+        for flow in port.take_broken():
+            self._drop_flow(flow)
+            if flow.supplier is not None:
+                continue  # a supplier that is gone: its stream ends before the gap
+            reason = (
+                "The place that ran the channel's filter before it moved is lost, with events that "
+                "had not arrived. Derive the channel again."
+            )
+            if (stage := self.stages.get(port.id)) is not None:
+                port.error = port.error or reason
+                self.pump(stage)
+            else:
+                self.abandon_port(port.id, reason)
 
     def _arrived_here(self, spec: FlowSpec, item: Item) -> None:
         if (port := self.ports.get(spec.port)) is not None:
@@ -305,7 +329,7 @@ class Exchange:
             stage.put(free)
             for flow, item in free:
                 if isinstance(item, FlowEnded):
-                    self._on_flow_ended(port.id, flow.id)
+                    self._on_flow_ended(port.id, flow.id, flow.lost)
             last = free[-1][1] if free else None
             if stage.spec.envelope is None and isinstance(last, FlowEnded) and not last.finished:
                 # The supplier that handed its fan-out to this relay has left.
@@ -314,11 +338,14 @@ class Exchange:
             for flow, item in free:
                 if isinstance(item, Parcel):
                     self._effects.append(Deliver(port.id, flow.id, item.batch, item.nbytes))
+        self._drop_broken(port)
         self._after(port)
 
     def _after(self, port: Port) -> None:
         if (stage := self.stages.get(port.id)) is not None:
             self.pump(stage)
+        elif port.id not in self.ports:
+            return
         elif port.error is not None:
             self.close_port(port.id)
             self._effects.append(EndSubscription(port.id, FilterStopped(port.error)))
@@ -328,11 +355,14 @@ class Exchange:
 
     def _drop_port(self, port: Port) -> None:
         for flow in port.flows.values():
-            if flow.source == self._here:
-                self._local.append(partial(self.close_flow, flow.outlet, flow.id))
-            else:
-                self._send(flow.source, FlowDropped(flow.id, flow.outlet), ())
+            self._drop_flow(flow)
         port.flows.clear()
+
+    def _drop_flow(self, flow: InFlow) -> None:
+        if flow.source == self._here:
+            self._local.append(partial(self.close_flow, flow.outlet, flow.id))
+        else:
+            self._send(flow.source, FlowDropped(flow.id, flow.outlet), ())
 
     def _consumed(self, flow: InFlow, nbytes: int) -> None:
         flow.consumed += nbytes

@@ -31,7 +31,7 @@ class FlowOpened(Message, frozen=True):
     port: int
     outlet: int
     after: tuple[int, ...]
-    expected: bool = False
+    supplier: str | None = None
 
 
 class Events(Message, frozen=True):
@@ -356,6 +356,7 @@ class HandOverState(Message, frozen=True):
     parcels: tuple[ParcelHead, ...]
     ended: tuple[int, ...]
     error: str | None = None
+    lost: tuple[int, ...] = ()
 
 
 class MoveStarted(Message, frozen=True):

@@ -101,11 +101,11 @@ class Moves:
                 return True
         return False
 
-    def flow_ended(self, stage_id: int, flow: int, now: float) -> None:
-        """The ACK: a flow into a stage here ended behind its last event."""
+    def flow_ended(self, stage_id: int, flow: int, lost: bool, now: float) -> None:
+        """The ACK: a flow into a stage here ended behind its last event, or its source is lost."""
         for derivation, at in list(self._origins.items()):
             if at.stage.spec.id == stage_id and flow in at.machine.awaited:
-                self._at_origin(derivation, origin.AckReceived(flow), now)
+                self._at_origin(derivation, origin.AckReceived(flow, lost), now)
 
     def flow_opened(self, stage_id: int, flow: int, now: float) -> None:
         """The mark: a flow into a stage here begins."""
@@ -165,7 +165,7 @@ class Moves:
             self._at_origin(plan.derivation, origin.PrepareReceived(), now)
             for flow in leaving.awaited:
                 if flow not in old.port.flows:  # its source is lost
-                    self._at_origin(plan.derivation, origin.AckReceived(flow), now)
+                    self._at_origin(plan.derivation, origin.AckReceived(flow, lost=True), now)
 
     def _hand_over(self, body: HandOverState, buffers: Sequence[Any], now: float) -> None:
         items: list[Parcel | StreamEnded] = []
@@ -179,7 +179,13 @@ class Moves:
             type_ = self._registry.resolve(head.type)
             items.append(Parcel(load(type_, head.supplier, part), head.certain))
         hand_over = protocol.HandOver(
-            body.derivation, body.origin, body.state, tuple(items), body.ended, body.error
+            body.derivation,
+            body.origin,
+            body.state,
+            tuple(items),
+            body.ended,
+            body.error,
+            body.lost,
         )
         self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
 
@@ -217,8 +223,8 @@ class Moves:
             match effect:
                 case protocol.RestoreState(state):
                     self._effects.append(RestoreStage(at.stage.spec.id, state))
-                case protocol.MergeBuffer(buffer, ended):
-                    self._exchange.merge(at.stage, list(buffer), ended)
+                case protocol.MergeBuffer(buffer, ended, lost):
+                    self._exchange.merge(at.stage, list(buffer), ended, lost)
                 case protocol.StartFilter():
                     for spec in at.outputs:
                         self._exchange.open_flow(spec)
@@ -244,7 +250,7 @@ class Moves:
                 self._send(to, MoveRefused(derivation, party, reason), ())
             case protocol.Started(derivation, party):
                 self._send(to, MoveStarted(derivation, party), ())
-            case protocol.HandOver(derivation, here, state, buffer, ended, error):
+            case protocol.HandOver(derivation, here, state, buffer, ended, error, lost):
                 heads, buffers = [], []
                 for item in buffer:
                     if isinstance(item, StreamEnded):
@@ -259,7 +265,7 @@ class Moves:
                         )
                     )
                     buffers += item.buffers
-                body = HandOverState(derivation, here, state, tuple(heads), ended, error)
+                body = HandOverState(derivation, here, state, tuple(heads), ended, error, lost)
                 self._send(to, body, buffers)
 
     def machines(self) -> list[Machine]:

@@ -104,7 +104,9 @@ class Node:
             registry,
             self._effects,
             on_flow_opened=lambda stage, flow: self.moves.flow_opened(stage, flow, self._now),
-            on_flow_ended=lambda stage, flow: self.moves.flow_ended(stage, flow, self._now),
+            on_flow_ended=lambda stage, flow, lost: self.moves.flow_ended(
+                stage, flow, lost, self._now
+            ),
         )
         self.moves = Moves(me.name, self.exchange, self._send, registry, self._effects)
         self.directory: Directory | None = None

@@ -2,6 +2,8 @@
 
 A flow that follows others is held until those have ended here; that alone keeps the order when
 the production of a channel moves. What is held counts against the flow's credit.
+
+A flow that is lost with its source may leave a gap: what follows it is broken and is not taken.
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ Item = Parcel | StreamEnded | FlowEnded
 class InFlow:
     """The receiving end of a flow. `after`: the flows whose end it still waits for.
 
-    `told`: the directory's notice of it has come, or none will.
+    `supplier`: whose stream it is, None where it comes from a filter. `told`: the directory's
+    notice of it has come, or none will. `lost`: its source is gone.
     """
 
     id: int
     source: str
     outlet: int
     after: set[int]
+    supplier: str | None = None
     told: bool = True
+    lost: bool = False
     held: list[Item] = field(default_factory=list)
     consumed: int = 0  # bytes consumed but not yet given back as credit
 
@@ -39,14 +44,17 @@ class Port:
         self.flows: dict[int, InFlow] = {}
         self.error: str | None = None
         self._ended: dict[int, int] = {}  # ended flow -> followers that have yet to open
-        self._over: set[int] = set()  # flows that are finished or lost
+        self._finished: set[int] = set()
+        self._lost: set[int] = set()
+        self._broken: list[InFlow] = []
         self._early: set[int] = set()  # flows that ended before the directory's notice of them
         self._awaited: frozenset[int] | None = None  # set when the channel closes
 
     @property
     def complete(self) -> bool:
         """Whether the channel was closed and every flow has delivered all it had."""
-        return self._awaited is not None and self._awaited <= self._over and not self.flows
+        over = self._finished | self._lost
+        return self._awaited is not None and self._awaited <= over and not self.flows
 
     def close(self, flows: Iterable[int]) -> None:
         """The channel was closed: the port is complete when `flows` have finished."""
@@ -63,17 +71,24 @@ class Port:
             self.flows[flow] = InFlow(flow, source, outlet, set())
 
     def opened(
-        self, flow: int, source: str, outlet: int, after: Iterable[int], expected: bool = False
+        self,
+        flow_id: int,
+        source: str,
+        outlet: int,
+        after: Iterable[int],
+        expected: bool = False,
+        supplier: str | None = None,
     ) -> None:
         """A flow begins. `expected`: the directory gives notice of it too."""
-        waits = set()
+        told = not expected or flow_id in self.flows
+        flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, told)
         for earlier in after:
             if earlier in self._ended:
                 self._follow(earlier)
-            elif earlier not in self._over:
-                waits.add(earlier)
-        told = not expected or flow in self.flows
-        self.flows[flow] = InFlow(flow, source, outlet, waits, told)
+            elif earlier in self._lost:
+                self._break(flow)
+            elif earlier not in self._finished:
+                flow.after.add(earlier)
 
     def arrived(self, flow_id: int, item: Item) -> list[tuple[InFlow, Item]]:
         """Take the next item of a flow; an end may set others free."""
@@ -85,23 +100,30 @@ class Port:
             return []
         return self._pass(flow, [item])
 
-    def ended_elsewhere(self, flow_ids: Iterable[int]) -> list[tuple[InFlow, Item]]:
-        """These flows ended at the port from which this one took over."""
+    def ended_elsewhere(
+        self, flow_ids: Iterable[int], lost: Iterable[int]
+    ) -> list[tuple[InFlow, Item]]:
+        """These flows ended, or were lost, at the port from which this one took over."""
+        for flow_id in lost:
+            self._lose(flow_id)
         free: list[tuple[InFlow, Item]] = []
         for flow_id in flow_ids:
             free += self._release(flow_id, followers=1)
         return free
 
+    def take_broken(self) -> list[InFlow]:
+        """The flows that were broken since this was asked."""
+        broken, self._broken = self._broken, []
+        return broken
+
     def lost(self, source: str) -> list[tuple[InFlow, Item]]:
-        """A node is gone: its flows end with what has arrived, and nothing waits for them."""
+        """A node is gone: its flows end with what has arrived."""
         free: list[tuple[InFlow, Item]] = []
         for flow in [flow for flow in self.flows.values() if flow.source == source]:
-            self._over.add(flow.id)
-            end = FlowEnded(flow.id, self.id)
-            if flow.after:
-                flow.held.append(end)
-            else:
-                free += self._pass(flow, [end])
+            if flow.held and isinstance(flow.held[-1], FlowEnded):
+                continue  # all of it is here
+            flow.lost = True
+            free += self.arrived(flow.id, FlowEnded(flow.id, self.id))
         return free
 
     def _pass(self, flow: InFlow, items: list[Item]) -> list[tuple[InFlow, Item]]:
@@ -113,11 +135,27 @@ class Port:
                 if not flow.told:
                     self._early.add(flow.id)
                 if item.finished:
-                    self._over.add(flow.id)
+                    self._finished.add(flow.id)
                 if item.error is not None:
                     self.error = item.error
-                free += self._release(flow.id, item.followers)
+                if flow.lost:
+                    self._lose(flow.id)
+                else:
+                    free += self._release(flow.id, item.followers)
         return free
+
+    def _lose(self, flow_id: int) -> None:
+        self._lost.add(flow_id)
+        for flow in list(self.flows.values()):
+            if flow_id in flow.after:
+                self._break(flow)
+
+    def _break(self, flow: InFlow) -> None:
+        if self.flows.pop(flow.id, None) is not None:
+            if not flow.told:
+                self._early.add(flow.id)
+            self._broken.append(flow)
+            self._lose(flow.id)
 
     def _release(self, ended: int, followers: int) -> list[tuple[InFlow, Item]]:
         free: list[tuple[InFlow, Item]] = []

@@ -67,9 +67,7 @@ class Flow:
         """Whether it leads from one node to another."""
         return self.outlet.node != self.port.node
 
-    def spec(
-        self, after: tuple[int, ...] = (), expected: bool = False, since: int = 0
-    ) -> FlowSpec:
+    def spec(self, after: tuple[int, ...] = (), since: int = 0) -> FlowSpec:
         return FlowSpec(
             self.id,
             self.outlet.id,
@@ -78,8 +76,8 @@ class Flow:
             self.port.node,
             self.port.predicate,
             after,
-            expected,
             since,
+            self.outlet.supplier,
         )
 
 

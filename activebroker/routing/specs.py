@@ -20,8 +20,8 @@ class FlowSpec(msgspec.Struct, frozen=True):
     """A FIFO stream of events from an outlet of one node to a port of another.
 
     `predicate` is the JSON of what the port wants, None for everything. Events of this flow are
-    held at the port until every flow in `after` has ended there. `expected`: the directory tells
-    the port's node of it. `since`: the first sequence number, of a flow from one supplier's relay.
+    held at the port until every flow in `after` has ended there. `since`: the first sequence
+    number, of a flow from one supplier's relay. `supplier` is None where it comes from a filter.
     """
 
     id: int
@@ -31,8 +31,8 @@ class FlowSpec(msgspec.Struct, frozen=True):
     target: str
     predicate: str | None = None
     after: tuple[int, ...] = ()
-    expected: bool = False
     since: int = 0
+    supplier: str | None = None
 
 
 class StageSpec(msgspec.Struct, frozen=True):

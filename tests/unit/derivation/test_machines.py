@@ -438,5 +438,5 @@ def test_the_story_has_a_line_an_input_with_times_states_and_effects() -> None:
     assert machine.story() == [
         "1.500000 RUNNING + PrepareReceived() -> AWAITING_ACKS\n"
         "    Send(to='directory', message=Prepared(derivation=7, party='atlanta'))",
-        "2.000000 AWAITING_ACKS + AckReceived(flow=1) -> AWAITING_ACKS",
+        "2.000000 AWAITING_ACKS + AckReceived(flow=1, lost=False) -> AWAITING_ACKS",
     ]

@@ -315,13 +315,17 @@ class Script:
             assert_nothing_left(host)
 
     def _check(self, consumer: Consumer) -> None:
+        if not consumer.subscribed:
+            return
         channel, intake = consumer.channel, consumer.intake
         where = f"consumer {consumer.port} of {channel.name} at {consumer.host.name}"
-        there = consumer.subscribed and not consumer.left and consumer.host.alive
+        there = not consumer.left and consumer.host.alive
         if there:
             assert intake.ended, f"{where} was not told of the end"
             if intake.error is not None:
-                assert self._may_fail and isinstance(intake.error, Unreachable), where
+                assert self._may_fail and isinstance(intake.error, Unreachable), (
+                    f"{where}: {intake.error!r}"
+                )
                 self.done["cut off"] += 1
         cut = {each.name for each in self.suppliers if self._is_cut(each, channel)}
         to_the_end = there and intake.error is None

@@ -49,9 +49,7 @@ def test_random_programs_whose_processes_die(first: int) -> None:
 
 def _plant_no_gate(patch: pytest.MonkeyPatch) -> None:
     opened: Callable[..., None] = Port.opened
-    patch.setattr(
-        Port, "opened", lambda self, *args: opened(self, *args[:3], after=(), expected=args[4])
-    )
+    patch.setattr(Port, "opened", lambda self, *args: opened(self, *args[:3], (), *args[4:]))
 
 
 def _plant_no_buffer(patch: pytest.MonkeyPatch) -> None:

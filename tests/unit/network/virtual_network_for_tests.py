@@ -268,6 +268,7 @@ class VirtualNetwork:
         self._agenda: list[tuple[float, int, bool, Callable[[], None]]] = []
         self._delays: dict[tuple[str, str], float] = {}
         self._last: dict[tuple[str, str], float] = {}
+        self._severed: set[tuple[str, str]] = set()  # from a process that is gone
         self.hosts: dict[str, Host] = {}
         for name in (HUB, *names):
             address = None if name in set(undialable) else name
@@ -312,8 +313,10 @@ class VirtualNetwork:
         return [host for host in self.hosts.values() if host.alive]
 
     def kill(self, name: str) -> None:
-        """The process is gone, and nobody is told."""
+        """The process is gone, and nobody is told. What it has sent does not arrive everywhere."""
         self.hosts[name].alive = False
+        others = (other for other in self.hosts if other != name)
+        self._severed |= {(name, other) for other in others if self._happens(0.5)}
 
     def restart(self, name: str) -> Host:
         """A new process of this name."""
@@ -321,6 +324,7 @@ class VirtualNetwork:
         member = Member(name, old.address, old.is_broker, old.incarnation + 1)
         self.hosts[name] = Host(self, member)
         self.connected = {pair for pair in self.connected if name not in pair}
+        self._severed = {route for route in self._severed if route[0] != name}
         return self.hosts[name]
 
     def transmit(self, source: Host, peer: str, address: str | None, frames: Any) -> None:
@@ -339,10 +343,11 @@ class VirtualNetwork:
                 due = self.now + self._delays[route] * self.random.uniform(0.5, 1.5)
                 due = self._last[route] = max(due, self._last.get(route, 0.0))
                 arrived = fx.FrameArrived(head, [memoryview(part) for part in buffers])
-                self.soon(due - self.now, partial(self._arrive, peer, arrived))
+                self.soon(due - self.now, partial(self._arrive, route, arrived))
 
-    def _arrive(self, peer: str, frame: fx.FrameArrived) -> None:
-        self.hosts[peer].give(frame)
+    def _arrive(self, route: tuple[str, str], frame: fx.FrameArrived) -> None:
+        if route not in self._severed:
+            self.hosts[route[1]].give(frame)
 
     def work_time(self) -> float:
         return self.random.choice((0.0, 0.0005, 0.02)) * self.random.random()
