@@ -35,7 +35,8 @@ _OURS = {"activebroker", "derivation", "predicate_extract", "ray_deploy"}
 def dumps(value: Any) -> bytes:
     """Pickle a value for another process. Raises whatever pickling raises."""
     with _lock:
-        modules = [module for module in list(sys.modules.values()) if _travels(module)]
+        # A module can be there under two names, as __main__ is in a spawned process.
+        modules = [each for each in dict.fromkeys(sys.modules.values()) if _travels(each)]
         for module in modules:
             cloudpickle.register_pickle_by_value(module)
         try:

@@ -93,7 +93,8 @@ class PublishBuffer:
     def put_table(self, rows: Any, patience: float) -> int:
         """Add many events: an Arrow batch or table, a pandas frame, or a list of contents.
 
-        Returns how many. Either all are accepted or, with EventRefused, none.
+        Returns how many. Either all are accepted or, with an error, none: so there is one wait
+        for room, and then the whole table waits here, which its owner holds in memory anyway.
         """
         first_seq = self._next_seq
         whole = from_table(self._type, rows, self.channel, self.supplier, first_seq, time.time_ns())
@@ -102,19 +103,18 @@ class PublishBuffer:
         pieces = max(1, round(whole.nbytes / BATCH_BYTES))
         step = -(-whole.num_rows // pieces)
         with self._lock:
+            if self._closed is not None or self._rows >= ROOM_ROWS:
+                self._wait_for_room(patience)
+            # Another thread may have published since the rows were numbered.
+            if (shift := self._next_seq - first_seq) != 0:
+                whole = _renumbered(whole, shift)
             for start in range(0, whole.num_rows, step):
-                if self._closed is not None or self._rows >= ROOM_ROWS:
-                    self._wait_for_room(patience)
-                piece = whole.slice(start, step) if pieces > 1 else whole
-                # Another thread may have published since the rows were numbered.
-                if (shift := self._next_seq - first_seq - start) != 0:
-                    piece = _renumbered(piece, shift)
-                self._parts.append(piece)
-                self._rows += len(piece)
-                self._next_seq += len(piece)
-                if not self._told:
-                    self._told = True
-                    self._filled()
+                self._parts.append(whole.slice(start, step) if pieces > 1 else whole)
+            self._rows += whole.num_rows
+            self._next_seq += whole.num_rows
+            if not self._told:
+                self._told = True
+                self._filled()
         return whole.num_rows
 
     def take(self) -> Batch | None:
