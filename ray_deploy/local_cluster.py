@@ -16,7 +16,7 @@ TEMPORARY = "RAY_TMPDIR"
 
 @contextmanager
 def local_cluster(brokers: Iterable[str]) -> Iterator[RayFabric]:
-    """Start a head and, for each broker, a node of its name; all end with the context.
+    """Start a node for each broker, of its name, the last as the head; all end with the context.
 
     Raises MissingExtra without Ray, and as RayFabric does.
     """
@@ -24,13 +24,15 @@ def local_cluster(brokers: Iterable[str]) -> Iterator[RayFabric]:
         from ray.cluster_utils import Cluster
     except ImportError as error:
         raise MissingExtra("This needs Ray: `uv add 'activebroker[ray]'`.") from error
-    names = list(brokers)
+    *others, last = names = list(brokers)
+    # Nobody reads the workers' logs here, and a process on each node that does takes seconds.
+    common = {"num_cpus": 1, "include_log_monitor": False}
     with _own_folder():
-        head = {"num_cpus": 1, "include_dashboard": False}
+        head = {"node_name": last, "include_dashboard": False, **common}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
-            for name in names:
-                cluster.add_node(wait=False, node_name=name, num_cpus=1)
+            for name in others:
+                cluster.add_node(wait=False, node_name=name, **common)
             cluster.wait_for_nodes()
             places = {name: Placement(node=name) for name in names}
             with closing(RayFabric(places, address=cluster.address)) as fabric:

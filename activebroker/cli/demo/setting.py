@@ -43,7 +43,7 @@ def in_this_process(months: int, pace: float) -> Iterator[Setting]:
 
 @contextmanager
 def on_ray(months: int, pace: float) -> Iterator[Setting]:
-    """A cluster of a head and a node for each broker; the suppliers are processes outside it."""
+    """A cluster with a node for each broker; the suppliers are processes outside it."""
     (cluster,) = entry_points(group=CLUSTERS, name="ray")
     with cluster.load()(BROKERS) as fabric:
         airports: list[ReplayProcess] = []

@@ -96,7 +96,7 @@ class _Run:
         }
 
     def _set_up(self, stack: ExitStack) -> None:
-        nodes = "a Ray cluster of three nodes" if self._on_ray else "two brokers"
+        nodes = "a Ray cluster of two nodes" if self._on_ray else "two brokers"
         where = "beside it" if self._on_ray else "in this process"
         self._say(f"Starting {nodes}, and three suppliers {where}.")
         started: Future[None] | None = None
