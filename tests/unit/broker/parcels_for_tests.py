@@ -1,0 +1,31 @@
+"""Small batches of numbered events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from activebroker.broker.messages import FlowEnded, StreamEnded
+from activebroker.events import EventType, encode
+from activebroker.matching import Parcel
+
+
+@dataclass(frozen=True)
+class Note:
+    group: int
+    text: str
+
+
+NOTE = EventType.of(Note)
+
+
+def parcel(*groups: int, supplier: str = "A", first: int = 0, size: int = 0) -> Parcel:
+    """One event for each group; `size` is about how many bytes each has."""
+    contents = [Note(group, "x" * size) for group in groups]
+    return Parcel(encode(NOTE, contents, supplier, first, 0))
+
+
+def groups(item: Parcel | StreamEnded | FlowEnded) -> list[int] | str:
+    """The groups of a parcel's events, or the name of what else it is."""
+    if isinstance(item, Parcel):
+        return [content.group for content in item.batch.contents()]
+    return type(item).__name__

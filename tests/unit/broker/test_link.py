@@ -1,0 +1,194 @@
+"""The link: in sequence and exactly once, whatever the transport does."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from activebroker.broker.link import ACK_EVERY, HEARTBEAT_EVERY, Link
+from activebroker.broker.messages import Frame, Greet, Heard, decode
+from activebroker.broker.peers import LOST_AFTER, Peers
+from activebroker.routing import Member
+
+
+class End:
+    """One end, and what it has taken."""
+
+    def __init__(self, here: str, peer: str) -> None:
+        self.link = Link(here, 1, peer, now=0.0)
+        self.taken: list[str] = []
+
+    def say(self, *words: str) -> None:
+        for word in words:
+            self.link.send(Greet(word))  # any message will do
+
+    def frames(self, now: float = 0.0) -> list[Frame]:
+        return [decode(head) for head, _ in self.link.take_outgoing(now)]
+
+    def hear(self, frames: list[Frame], now: float = 0.0) -> None:
+        for frame in frames:
+            if self.link.receive(frame, now):
+                assert isinstance(frame.body, Greet)
+                self.taken.append(frame.body.peer)
+
+
+@pytest.fixture
+def ends() -> tuple[End, End]:
+    return End("a", "b"), End("b", "a")
+
+
+def test_frames_are_taken_in_order_and_acknowledged_late(ends: tuple[End, End]) -> None:
+    a, b = ends
+    a.say("one", "two")
+    b.hear(a.frames())
+    assert b.taken == ["one", "two"]
+    assert b.frames() == []
+    assert a.link.unacknowledged == 2
+    b.link.tick(0.1)
+    a.hear(b.frames())
+    assert a.link.unacknowledged == 0
+
+
+def test_an_acknowledgement_travels_with_what_is_sent_anyway(ends: tuple[End, End]) -> None:
+    a, b = ends
+    a.say("question")
+    b.hear(a.frames())
+    b.say("answer")
+    a.hear(b.frames())
+    assert a.link.unacknowledged == 0
+    b.link.tick(0.1)
+    assert b.frames() == []
+
+
+def test_a_flood_is_acknowledged_without_waiting(ends: tuple[End, End]) -> None:
+    a, b = ends
+    a.say(*map(str, range(ACK_EVERY)))
+    b.hear(a.frames())
+    (heard,) = b.frames()
+    assert isinstance(heard.body, Heard) and heard.ack == ACK_EVERY
+
+
+def test_duplicates_are_taken_once_and_acknowledged_again(ends: tuple[End, End]) -> None:
+    a, b = ends
+    a.say("one", "two")
+    frames = a.frames()
+    b.hear(frames)
+    b.link.tick(0.1)
+    b.frames()  # lost
+    b.hear(frames)
+    assert b.taken == ["one", "two"]
+    b.link.tick(0.2)
+    a.hear(b.frames())
+    assert a.link.unacknowledged == 0
+
+
+def test_a_gap_is_asked_for_once_and_filled(ends: tuple[End, End]) -> None:
+    a, b = ends
+    a.say("one", "two", "three", "four")
+    _, *rest = a.frames()
+    b.hear(rest)
+    assert b.taken == []
+    (asked,) = b.frames()
+    assert asked.resend and asked.ack == 0
+    a.hear([asked])
+    b.hear(a.frames())
+    assert b.taken == ["one", "two", "three", "four"]
+
+
+def test_a_lost_tail_is_found_by_the_heartbeat(ends: tuple[End, End]) -> None:
+    a, b = ends
+    a.say("one")
+    a.frames(now=0.0)  # lost
+    a.link.tick(HEARTBEAT_EVERY / 2)
+    assert a.frames() == []
+    a.link.tick(HEARTBEAT_EVERY)
+    b.hear(a.frames(HEARTBEAT_EVERY))
+    a.hear(b.frames())
+    b.hear(a.frames())
+    assert b.taken == ["one"]
+
+
+def test_a_lost_request_is_made_again_by_the_heartbeat(ends: tuple[End, End]) -> None:
+    a, b = ends
+    a.say("one", "two")
+    b.hear(a.frames()[1:])
+    b.frames()  # the request is lost
+    b.link.tick(HEARTBEAT_EVERY)
+    (again,) = b.frames()
+    assert again.resend
+    a.hear([again])
+    b.hear(a.frames())
+    assert b.taken == ["one", "two"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_everything_arrives_once_over_a_bad_transport(seed: int) -> None:
+    dice = random.Random(seed)
+    a, b = End("a", "b"), End("b", "a")
+    now = 0.0
+    for word in map(str, range(100)):
+        a.say(word)
+        b.say(word)
+        now += 0.1
+        for source, target in ((a, b), (b, a)):
+            source.link.tick(now)
+            frames = [frame for frame in source.frames(now) if dice.random() > 0.3]
+            frames += [frame for frame in frames if dice.random() < 0.2]
+            target.hear(frames, now)
+    for _ in range(60):  # a better day
+        now += 0.1
+        for source, target in ((a, b), (b, a)):
+            source.link.tick(now)
+            target.hear(source.frames(now), now)
+    assert a.taken == b.taken == list(map(str, range(100)))
+    assert a.link.unacknowledged == b.link.unacknowledged == 0
+
+
+# --- peers --------------------------------------------------------------------------------------
+
+
+def peers(name: str, incarnation: int = 1) -> Peers:
+    return Peers(Member(name, None, False, incarnation))
+
+
+def frames_of(sender: Peers, now: float = 0.0) -> list[Frame]:
+    return [decode(head) for sent in sender.flush(now) for head, _ in sent.frames]
+
+
+def test_a_new_process_of_a_peer_is_recognised() -> None:
+    here, first, second = peers("a"), peers("b", 1), peers("b", 2)
+    first.send("a", Greet("one"), 0.0)
+    (frame,) = frames_of(first)
+    assert not here.restarted(frame) and here.receive(frame, 0.0)
+    second.send("a", Greet("two"), 0.0)
+    (frame,) = frames_of(second)
+    assert here.restarted(frame)
+    here.drop("b")
+    assert here.receive(frame, 0.0)
+
+
+def test_what_is_meant_for_a_predecessor_is_stale() -> None:
+    """Its acknowledgements are too: they would drop frames that never arrived."""
+    here, successor = peers("a"), peers("b", 2)
+    predecessor = peers("b", 1)
+    predecessor.send("a", Greet("one"), 0.0)
+    (frame,) = frames_of(predecessor)
+    here.receive(frame, 0.0)
+    here.greet("b", 0.0)
+    (heard,) = frames_of(here)
+    assert heard.ack == 1
+    assert successor.is_stale(heard)
+    assert not predecessor.is_stale(heard)
+
+
+def test_silence_is_loss_and_the_lost_are_not_listened_to_again() -> None:
+    here, there = peers("a"), peers("b")
+    there.send("a", Greet("one"), 0.0)
+    (frame,) = frames_of(there)
+    here.receive(frame, 1.0)
+    assert here.silent(1.0 + LOST_AFTER) == []
+    assert here.silent(1.1 + LOST_AFTER) == ["b"]
+    here.drop("b")
+    assert here.is_gone(frame)
+    assert here.links == {}

@@ -1,0 +1,197 @@
+"""The port: what is free to go on, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parcels_for_tests import groups, parcel
+
+from activebroker.broker.messages import FlowEnded
+from activebroker.broker.port import InFlow, Port
+
+
+def opened(
+    port: Port, flow: int, *after: int, source: str = "s", supplier: str | None = None
+) -> None:
+    port.opened(flow, source, outlet=90 + flow, after=after, supplier=supplier)
+
+
+def end(flow: int, followers: int = 0, **more: Any) -> FlowEnded:
+    return FlowEnded(flow, 1, followers, **more)
+
+
+def shown(free: list[tuple[InFlow, Any]]) -> list[tuple[int, Any]]:
+    return [(flow.id, groups(item)) for flow, item in free]
+
+
+def test_an_independent_flow_passes_at_once() -> None:
+    port = Port(1)
+    opened(port, 10)
+    assert shown(port.arrived(10, parcel(1, 2))) == [(10, [1, 2])]
+    assert shown(port.arrived(10, end(10))) == [(10, "FlowEnded")]
+    assert port.flows == {}
+
+
+def test_a_follower_is_held_until_all_that_it_follows_have_ended() -> None:
+    port = Port(1)
+    for flow in (10, 11):
+        opened(port, flow)
+    opened(port, 12, 10, 11)
+    assert port.arrived(12, parcel(7)) == []
+    assert shown(port.arrived(10, end(10, followers=1))) == [(10, "FlowEnded")]
+    assert shown(port.arrived(11, parcel(1))) == [(11, [1])]
+    assert shown(port.arrived(11, end(11, followers=1))) == [(11, "FlowEnded"), (12, [7])]
+    assert shown(port.arrived(12, parcel(8))) == [(12, [8])]
+
+
+def test_a_follower_that_opens_after_the_end_does_not_wait() -> None:
+    port = Port(1)
+    opened(port, 10)
+    port.arrived(10, end(10, followers=2))
+    for flow in (11, 12):
+        opened(port, flow, 10)
+        assert shown(port.arrived(flow, parcel(flow))) == [(flow, [flow])]
+
+
+def test_a_follower_may_open_before_what_it_follows() -> None:
+    port = Port(1)
+    opened(port, 11, 10)
+    assert port.arrived(11, parcel(2)) == []
+    opened(port, 10)
+    assert shown(port.arrived(10, parcel(1))) == [(10, [1])]
+    assert shown(port.arrived(10, end(10, followers=1))) == [(10, "FlowEnded"), (11, [2])]
+
+
+def test_a_chain_is_set_free_in_order() -> None:
+    port = Port(1)
+    opened(port, 10)
+    opened(port, 11, 10)
+    opened(port, 12, 11)
+    port.arrived(12, parcel(3))
+    port.arrived(11, parcel(2))
+    port.arrived(11, end(11, followers=1))
+    free = port.arrived(10, end(10, followers=1))
+    assert shown(free) == [(10, "FlowEnded"), (11, [2]), (11, "FlowEnded"), (12, [3])]
+
+
+def test_what_ended_at_the_old_place_is_followed_here() -> None:
+    port = Port(1)
+    opened(port, 11, 10)
+    port.arrived(11, parcel(1))
+    assert shown(port.ended_elsewhere((10,), lost=())) == [(11, [1])]
+
+
+def test_items_of_a_flow_that_is_closed_here_are_ignored() -> None:
+    assert Port(1).arrived(10, parcel(1)) == []
+
+
+# --- the end of the channel ---------------------------------------------------------------------
+
+
+def test_a_closed_port_is_complete_when_its_flows_have_finished() -> None:
+    port = Port(1)
+    opened(port, 10)
+    opened(port, 11)
+    port.arrived(10, end(10, finished=True))
+    assert not port.complete
+    port.close((10, 11))
+    assert not port.complete
+    port.arrived(11, end(11, finished=True))
+    assert port.complete
+
+
+def test_a_closed_port_waits_for_flows_that_are_on_their_way() -> None:
+    """A supplier came, published and left; its flow is slower than the news of the close."""
+    port = Port(1)
+    port.expect(10, "s", 100)
+    port.close(())
+    assert not port.complete
+    port.opened(10, "s", 100, (), expected=True)
+    port.arrived(10, parcel(1))
+    port.arrived(10, end(10))
+    assert port.complete
+
+
+def test_a_flow_may_be_over_before_its_notice() -> None:
+    port = Port(1)
+    port.opened(10, "s", 100, (), expected=True)
+    port.arrived(10, end(10))
+    port.expect(10, "s", 100)
+    port.close(())
+    assert port.complete
+
+
+def test_a_closed_port_without_flows_is_complete() -> None:
+    port = Port(1)
+    assert not port.complete
+    port.close(())
+    assert port.complete
+
+
+def test_the_reason_of_a_stop_is_kept() -> None:
+    port = Port(1)
+    opened(port, 10)
+    port.arrived(10, end(10, finished=True, error="ValueError: planted"))
+    assert port.error == "ValueError: planted"
+
+
+# --- loss ---------------------------------------------------------------------------------------
+
+
+def test_a_lost_node_ends_its_flows_and_no_others() -> None:
+    port = Port(1)
+    opened(port, 10, source="dead")
+    opened(port, 11)
+    port.close((10, 11))
+    assert shown(port.lost("dead")) == [(10, "FlowEnded")]
+    assert list(port.flows) == [11]
+    port.arrived(11, end(11, finished=True))
+    assert port.complete
+
+
+def test_what_follows_a_lost_flow_is_broken() -> None:
+    """Events may be missing in between."""
+    port = Port(1)
+    opened(port, 10, source="dead")
+    opened(port, 11, 10)
+    opened(port, 12, 11)
+    port.arrived(11, parcel(1))
+    assert shown(port.lost("dead")) == [(10, "FlowEnded")]
+    assert [flow.id for flow in port.take_broken()] == [11, 12]
+    assert port.take_broken() == [] and port.flows == {}
+    opened(port, 13, 10)
+    assert [flow.id for flow in port.take_broken()] == [13]
+
+
+def test_a_held_flow_that_was_all_here_survives_its_source() -> None:
+    port = Port(1)
+    opened(port, 10)
+    opened(port, 11, 10, source="dead")
+    port.arrived(11, parcel(1))
+    port.arrived(11, end(11, followers=1))
+    assert port.lost("dead") == []
+    opened(port, 12, 11)
+    port.arrived(12, parcel(2))
+    free = port.arrived(10, end(10, followers=1))
+    assert shown(free) == [(10, "FlowEnded"), (11, [1]), (11, "FlowEnded"), (12, [2])]
+    assert port.take_broken() == []
+
+
+def test_a_held_flow_that_was_cut_ends_where_it_was_cut() -> None:
+    port = Port(1)
+    opened(port, 10)
+    opened(port, 11, 10, source="dead")
+    port.arrived(11, parcel(1))
+    port.lost("dead")
+    free = port.arrived(10, end(10, followers=1))
+    assert shown(free) == [(10, "FlowEnded"), (11, [1]), (11, "FlowEnded")]
+
+
+def test_what_was_lost_at_the_old_place_breaks_its_follower_here() -> None:
+    port = Port(1)
+    opened(port, 11, 10, supplier="A")
+    opened(port, 13, 12, supplier="B")
+    assert port.ended_elsewhere((12,), lost=(10,)) == []
+    (broken,) = port.take_broken()
+    assert (broken.id, broken.supplier) == (11, "A")
+    assert list(port.flows) == [13]
