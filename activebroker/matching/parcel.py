@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from activebroker.core.errors import EventRefused
 from activebroker.events import ANY, Batch, dump
 from predicate_extract import TRUE, Predicate
 from predicate_extract.columns import mask
@@ -46,14 +47,19 @@ def parse(text: str | None) -> Predicate:
 def select(parcel: Parcel, predicate: Predicate) -> Parcel | None:
     """What `predicate` keeps of a parcel: None for nothing, the parcel itself for everything.
 
-    Rows on which the predicate raises are kept: the filter raises there too, visibly.
+    Rows on which the predicate raises are kept: the filter raises there too, visibly. So are
+    untyped contents that this process cannot read.
     """
     if predicate is TRUE or predicate == TRUE:
         return parcel
     batch = parcel.batch
     if batch.type is ANY:
+        try:
+            contents = batch.contents()
+        except EventRefused:
+            return Parcel(batch, False, parcel._buffers)
         # Not `matches`: that takes a mapping for a row, where the filter would see a dict.
-        answers = (predicate.evaluate(content) is not False for content in batch.contents())
+        answers = (predicate.evaluate(content) is not False for content in contents)
         keep = np.fromiter(answers, bool, batch.num_rows)
         certain = False
     else:
