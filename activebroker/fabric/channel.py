@@ -78,13 +78,15 @@ class Channel:
         that tells whether to forward. `at` is where it runs: "supplier", "consumer" (this
         process), a broker's name, or "spark".
 
-        Raises InvalidFilter, FilterNotPicklable, UnknownField, UnknownPlace, NameTaken,
-        PayloadRefused, Closed.
+        Raises InvalidFilter, FilterNotPicklable, UnknownField, EventTypeError, UnknownPlace,
+        NameTaken, PayloadRefused, Closed.
         """
         fabric = self._fabric
         spec = FilterSpec.of(filter)
         extraction = analyse(spec, self.type)
         envelope = pack(spec, self.type, extraction, key=fabric.signing_key)
+        # So that the events come as instances of the class, wherever the filter runs.
+        fabric.register(spec.output_type(self.type))
         info = fabric.request(Derive(self.name, name, envelope, at, fabric.node))
         return fabric.channel_of(info, extraction)
 

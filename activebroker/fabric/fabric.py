@@ -48,6 +48,7 @@ class Fabric:
     def __init__(self, brokers: Iterable[str] = (), *, host: Host | None = None) -> None:
         self._host: Host = host or EmbeddedHost(brokers)
         self._failures: dict[str, FailureLog] = {}
+        self._parents: dict[str, str | None] = {}  # of channels that were opened or derived here
         self._suppliers: dict[int, Supplier] = {}
         self._subscriptions: dict[int, Subscription] = {}
         self._ports = itertools.count(secrets.randbits(60))
@@ -76,7 +77,7 @@ class Fabric:
             event_type = ANY
         elif type is not None:
             event_type = EventType.of(type)
-            self._runtime.registry.register(event_type)
+            self.register(event_type)
         description = None if event_type is None else describe(event_type)
         return self.channel_of(self.request(OpenChannel(name, description)))
 
@@ -129,14 +130,23 @@ class Fabric:
             raise Closed("The fabric was closed.")
         return self._runtime.request(body, patience)
 
+    def register(self, type: EventType) -> None:
+        self._runtime.registry.register(type)
+
     def channel_of(self, info: Any, extraction: Extraction | None = None) -> Channel:
         known = msgspec.convert(info, ChannelInfo, from_attributes=True)
+        self._parents[known.name] = known.parent
         type_ = self._runtime.registry.resolve(known.type)
         return Channel(self, known.name, type_, known.parent, extraction)
 
     def close_channel(self, body: CloseChannel) -> None:
+        feeding: list[str] = []  # the channel and those it is derived from
+        name: str | None = body.name
+        while name is not None and name not in feeding:
+            feeding.append(name)
+            name = self._parents.get(name)
         for supplier in list(self._suppliers.values()):
-            if supplier.channel == body.name:
+            if supplier.channel in feeding:
                 supplier.flush()
         self.request(body)
 

@@ -19,7 +19,8 @@ class FIFOFilter:
     Class attributes, all optional:
 
     `output`
-        The dataclass of the forwarded events where it differs from the incoming type.
+        The dataclass of the forwarded events where it differs from the incoming type; `object`
+        where they may be anything.
     `on_error`
         `"skip"`: an event that makes the filter raise is reported and the stream goes on.
         `"stop"`: the derived channel ends with `FilterStopped`.

@@ -104,6 +104,10 @@ class FilterSpec:
     def output(self) -> type | None:
         return self.cls.output
 
+    def output_type(self, input_type: EventType) -> EventType:
+        """The event type of what the filter forwards. Raises EventTypeError."""
+        return input_type if self.output is None else _event_type(self.output)
+
 
 def pack(
     spec: FilterSpec, input_type: EventType, extraction: Extraction, *, key: bytes
@@ -113,7 +117,7 @@ def pack(
     Raises FilterNotPicklable, with the reason, where the class holds something that cannot leave
     this process (a lock, a socket, an open file).
     """
-    output = EventType.of(spec.output) if spec.output is not None else input_type
+    output = spec.output_type(input_type)
     content = (spec.cls, spec.args, spec.instance, input_type.cls, output.cls)
     try:
         body = dumps(content)
