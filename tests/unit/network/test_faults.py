@@ -9,6 +9,7 @@ from script_for_tests import assert_nothing_left
 
 import activebroker as ab
 from activebroker.broker.messages import Join
+from activebroker.broker.outlet import WINDOW
 from activebroker.core.errors import (
     Closed,
     FilterStopped,
@@ -217,6 +218,24 @@ def test_a_filter_at_the_supplier_of_one_that_has_offloaded_moves_without_loss(
 
 
 # --- slow and dead ------------------------------------------------------------------------------
+
+
+def test_who_does_not_consume_holds_the_supplier_and_no_more_than_a_window(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", "x.Count", pace=1e6)
+    for _ in range(60):
+        source.publish(0, blob=1 << 20)
+    scene.net.run_for(5.0)
+    # The window and one more on each of the two flows, and what the filter works on.
+    assert 60 - len(source.supply.waiting) <= 2 * (WINDOW >> 20) + 4
+    scene.unsubscribe(sink)
+    scene.net.run_for(5.0)
+    assert not source.supply.waiting
+    scene.close()
+    scene.net.run_for(5.0)
+    for host in scene.net.alive():
+        assert_nothing_left(host)
 
 
 def test_a_move_that_a_slow_consumer_holds_up_is_overdue_and_still_ends(scene: Scene) -> None:

@@ -1,0 +1,143 @@
+"""The workers: a filter may do anything, and the node is told of it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import activebroker as ab
+from activebroker.broker.effects import (
+    Input,
+    RestoreStage,
+    RunStage,
+    SnapshotStage,
+    StageLoaded,
+    StateFailed,
+    StateSnapshotted,
+    WorkDone,
+)
+from activebroker.events import Event, EventType, TypeRegistry, encode
+from activebroker.filters import FilterSpec, analyse, pack
+from activebroker.routing import StageSpec
+from activebroker.runtime import python_runner
+from activebroker.runtime.workers import Workers
+
+KEY = b"k" * 32
+
+
+@dataclass(frozen=True)
+class Tick:
+    n: int
+
+
+TICK = EventType.of(Tick)
+
+
+class Count(ab.FIFOFilter):
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def enqueue(self, event: Event) -> None:
+        self.seen += 1
+        super().enqueue(event.replace(Tick(self.seen)))
+
+
+class Quitter(Count):
+    """Ends the process whenever it can."""
+
+    def enqueue(self, event: Event) -> None:
+        raise SystemExit("in enqueue")
+
+    def snapshot(self) -> bytes:
+        raise SystemExit("in snapshot")
+
+    def restore(self, state: bytes) -> None:
+        raise SystemExit("in restore")
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.posted: queue.Queue[Input] = queue.Queue()
+        engines = {"python": python_runner}
+        self.workers = Workers(KEY, engines, TypeRegistry(), self.posted.put)
+
+    def load(self, filter: type[ab.FIFOFilter], engine: str = "python") -> Input:
+        spec = FilterSpec.of(filter)
+        envelope = pack(spec, TICK, analyse(spec, TICK), key=KEY)
+        self.workers.load(StageSpec(1, "ticks", engine, envelope, "owner"))
+        return self.next()
+
+    def next(self) -> Any:
+        return self.posted.get(timeout=30)
+
+    def run(self, *numbers: int) -> Any:
+        batch = encode(TICK, [Tick(n) for n in numbers], "A", 0, 0)
+        self.workers.do(RunStage(1, (batch,)))
+        return self.next()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.workers.close()
+
+
+def test_work_is_done_in_order_and_state_goes_along(bench: Bench) -> None:
+    assert bench.load(Count) == StageLoaded(1)
+    done = bench.run(7, 7)
+    assert isinstance(done, WorkDone)
+    assert [c.n for batch in done.result.batches for c in batch.contents()] == [1, 2]
+    bench.workers.do(SnapshotStage(1))
+    snapshot = bench.next()
+    assert isinstance(snapshot, StateSnapshotted) and list(snapshot.state) == ["A"]
+    bench.workers.unload(1)
+    bench.load(Count)
+    bench.workers.do(RestoreStage(1, snapshot.state))
+    done = bench.run(7)
+    assert [c.n for batch in done.result.batches for c in batch.contents()] == [3]
+
+
+def test_a_filter_that_exits_ends_nothing(bench: Bench) -> None:
+    assert bench.load(Quitter) == StageLoaded(1)
+    done = bench.run(1, 2)
+    assert [failure.error for failure in done.result.failures] == ["SystemExit: in enqueue"] * 2
+    bench.workers.do(SnapshotStage(1))
+    failed, snapshot = bench.next(), bench.next()
+    assert isinstance(failed, StateFailed)
+    (failure,) = failed.failures
+    assert failure.error == "SystemExit: in snapshot" and failure.seq == -1
+    assert 'raise SystemExit("in snapshot")' in failure.traceback
+    assert snapshot == StateSnapshotted(1, {})
+    bench.workers.do(RestoreStage(1, {"B": b""}))
+    failed = bench.next()
+    assert isinstance(failed, StateFailed)
+    assert failed.failures[0].error == "SystemExit: in restore"
+    assert isinstance(bench.run(3), WorkDone), "the thread goes on"
+
+
+def test_an_engine_that_the_node_lacks_is_refused(bench: Bench) -> None:
+    refused = bench.load(Count, engine="abacus")
+    assert isinstance(refused, StageLoaded)
+    assert refused.error == "ActiveBrokerError: This node cannot run filters on 'abacus'."
+
+
+def test_work_for_a_stage_that_is_gone_is_dropped(bench: Bench) -> None:
+    bench.load(Count)
+    bench.workers.unload(1)
+    bench.workers.do(SnapshotStage(1))
+    bench.load(Count)
+    assert bench.posted.empty()
+
+
+def test_unloading_ends_the_thread(bench: Bench) -> None:
+    bench.load(Count)
+    (thread,) = [each for each in threading.enumerate() if each.name == "stage ticks"]
+    bench.workers.unload(1)
+    thread.join(30)
+    assert not thread.is_alive()
