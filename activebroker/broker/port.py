@@ -53,8 +53,9 @@ class Port:
     @property
     def complete(self) -> bool:
         """Whether the channel was closed and every flow has delivered all it had."""
-        over = self._finished | self._lost
-        return self._awaited is not None and self._awaited <= over and not self.flows
+        if self._awaited is None or self.flows:
+            return False
+        return self._awaited <= self._finished | self._lost
 
     def close(self, flows: Iterable[int]) -> None:
         """The channel was closed: the port is complete when `flows` have finished."""
