@@ -19,6 +19,7 @@ from activebroker.transport import Hello, LocalHub, LocalTransport, ZeroMQTransp
 
 OnFailures = Callable[[FailuresReported], None]
 PATIENCE = 10.0  # seconds to reach a fabric
+LOCAL = "local"  # the node of an embedded fabric
 
 
 class Host(Protocol):
@@ -41,15 +42,17 @@ class EmbeddedHost:
     def __init__(self, brokers: Iterable[str]) -> None:
         self.signing_key = secrets.token_bytes(32)
         self._names = tuple(brokers)
+        for number, name in enumerate(self._names):
+            check_name(name)
+            if name in (LOCAL, *self._names[:number]):
+                raise _taken(name)
         self._brokers: list[Runtime] = []
 
     def open(self, on_failures: OnFailures) -> Runtime:
         hub = LocalHub()
-        name = "local"
-        runtime = self._start(hub, name, None, is_broker=False, on_failures=on_failures)
+        runtime = self._start(hub, LOCAL, None, is_broker=False, on_failures=on_failures)
         for broker in self._names:
-            check_name(broker)
-            started = self._start(hub, broker, name, is_broker=True)
+            started = self._start(hub, broker, LOCAL, is_broker=True)
             self._brokers.append(started)
             join(started, broker, f"local://{broker}", is_broker=True)
         return runtime
