@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from activebroker.broker.messages import CloseChannel, Derive, Move, OpenSupplier, Subscribe
+from activebroker.broker.messages import (
+    CloseChannel,
+    Derive,
+    Move,
+    OpenSupplier,
+    Subscribe,
+    Unsubscribe,
+)
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Event, EventType
 from activebroker.fabric.failures import FailureLog
@@ -67,6 +74,7 @@ class Channel:
             fabric.request(Subscribe(self.name, fabric.node, port))
         except ActiveBrokerError:
             fabric.close_port(port)
+            fabric.tell(Unsubscribe(self.name, port))  # should it be carried out after all
             raise
         subscription = Subscription(fabric, self.name, port, events, callback, timeout)
         return fabric.remember_subscription(subscription)

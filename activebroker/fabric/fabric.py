@@ -25,7 +25,7 @@ from activebroker.runtime import EventQueue, PublishBuffer
 from predicate_extract import Extraction
 
 log = logging.getLogger(__name__)
-PATIENCE = 10.0  # seconds that the directory may take to answer
+PATIENCE = 60.0  # seconds that the directory may take to answer: a move may be before us
 DRAIN = 10.0  # seconds that closing waits for what was published to arrive
 
 
@@ -132,6 +132,9 @@ class Fabric:
 
     def register(self, type: EventType) -> None:
         self._runtime.registry.register(type)
+
+    def tell(self, body: CallBody) -> None:
+        self._runtime.tell(body)
 
     def channel_of(self, info: Any, extraction: Extraction | None = None) -> Channel:
         known = msgspec.convert(info, ChannelInfo, from_attributes=True)

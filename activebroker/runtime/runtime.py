@@ -55,6 +55,8 @@ from activebroker.transport import Transport
 
 log = logging.getLogger(__name__)
 
+FORGOTTEN = 60.0  # seconds after which nobody waits for an answer any more
+
 
 class Runtime:
     """Runs a node until `stop`. `key` signs and verifies filter payloads.
@@ -89,6 +91,7 @@ class Runtime:
         self._stopping = False
         self._buffers: dict[int, PublishBuffer] = {}
         self._draining: dict[int, bool] = {}  # buffers to empty before their outlets end
+        self._unclaimed: set[int] = set()  # outlets that ended before they got a buffer
         self._queues: dict[int, EventQueue] = {}
         self._replies: dict[int, Future[Any]] = {}
         self._request_ids = itertools.count(1)
@@ -124,6 +127,10 @@ class Runtime:
                 f"Node {self.name!r} itself did not answer within {patience:g} s."
             ) from None
 
+    def tell(self, body: CallBody) -> None:
+        """Ask the directory for something and do not wait for the answer."""
+        self.post(RequestMade(next(self._request_ids), body, FORGOTTEN))
+
     def publish_to(
         self, outlet: int, channel: str, supplier: str, type: EventType
     ) -> PublishBuffer:
@@ -134,6 +141,10 @@ class Runtime:
             self._wake()
 
         buffer = self._buffers[outlet] = PublishBuffer(channel, supplier, type, filled)
+        # The node's thread writes and reads these two the other way round: one of us sees it.
+        if outlet in self._unclaimed:
+            del self._buffers[outlet]
+            buffer.close(f"Channel {channel!r} was closed.")
         return buffer
 
     def open_port(self, port: int) -> EventQueue:
@@ -257,6 +268,9 @@ class Runtime:
             case ForgetPeer(peer):
                 self.transport.forget(peer)
             case DrainSupplier(outlet, finished):
+                self._unclaimed.add(outlet)
+                if outlet in self._buffers:
+                    self._unclaimed.discard(outlet)
                 self._close_buffer(outlet, finished)
                 self._draining[outlet] = finished
                 self._filled.append(outlet)
