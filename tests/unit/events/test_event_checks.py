@@ -70,7 +70,7 @@ REFUSED = [
     ("raw", "r", "expected bytes, got str 'r'"),
     ("at", date(2024, 5, 1), "expected datetime, got date"),
     ("at", datetime(2024, 5, 1, tzinfo=UTC), "it has a time zone"),
-    ("at", np.datetime64("NaT"), "expected datetime, got datetime64"),
+    ("at", np.datetime64("NaT", "us"), "expected datetime, got datetime64"),
     ("at", np.datetime64("2024-05-01T00:00:00.000000001"), "microseconds cannot hold it"),
     ("at", pd.Timestamp("2024-05-01T00:00:00.000000001"), "microseconds cannot hold it"),
     ("at", pd.NaT, "expected datetime, got NaTType NaT"),
