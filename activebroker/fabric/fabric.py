@@ -7,8 +7,7 @@ import itertools
 import logging
 import secrets
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -17,6 +16,7 @@ from activebroker.broker.messages import ReportStatus as AskStatus
 from activebroker.core.errors import ActiveBrokerError, Closed, DeadlineExceeded, Unreachable
 from activebroker.events import ANY, EventType, TypeDescription, describe
 from activebroker.fabric.channel import Channel
+from activebroker.fabric.closing import Closing
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost, leave
 from activebroker.fabric.subscription import Subscription
@@ -37,7 +37,7 @@ class ChannelInfo(msgspec.Struct, frozen=True):
     parent: str | None
 
 
-class Fabric:
+class Fabric(Closing):
     """`Fabric()` is embedded: all of it runs in this process, without sockets or servers.
 
     `brokers` are names of places where filters can run; in an embedded fabric each is a thread.
@@ -107,17 +107,6 @@ class Fabric:
             self._runtime.stop()
             self._host.close()
             atexit.unregister(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- for the other objects of this package ------------------------------------------------
 

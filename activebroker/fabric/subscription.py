@@ -6,12 +6,12 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from activebroker.broker.messages import Unsubscribe
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.events import Batch, Event
+from activebroker.fabric.closing import Closing
 from activebroker.runtime import EventQueue
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 LOOK_UP = 0.2  # seconds between looks at whether an asynchronous reader was cancelled
 
 
-class Subscription:
+class Subscription(Closing):
     """Get it from `channel.subscribe()`.
 
     Iterate over events, or over `batches()`, or with `async for`; iteration ends when the channel
@@ -103,17 +103,6 @@ class Subscription:
                 log.info("unsubscribed from %r without an answer: %s", self.channel, error)
         if self._thread is not threading.current_thread():
             self.join(10.0)
-
-    def __enter__(self) -> Subscription:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<subscription to {self.channel!r}>"

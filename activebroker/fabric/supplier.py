@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from activebroker.broker.messages import CloseSupplier, Offload
 from activebroker.core.errors import DeadlineExceeded
+from activebroker.fabric.closing import Closing
 from activebroker.runtime import PublishBuffer
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PATIENCE = 60.0  # seconds that a publisher waits for slow consumers
 
 
-class Supplier:
+class Supplier(Closing):
     """Get it from `channel.supplier(name)`. Its events arrive in order, each exactly once."""
 
     def __init__(self, fabric: Fabric, channel: str, name: str, buffer: PublishBuffer) -> None:
@@ -68,17 +68,6 @@ class Supplier:
         self.flush()
         self._fabric.forget_supplier(self)
         self._fabric.request(CloseSupplier(self.channel, self.name))
-
-    def __enter__(self) -> Supplier:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<supplier {self.name!r} of channel {self.channel!r}>"
