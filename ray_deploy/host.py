@@ -32,16 +32,21 @@ STOP = 10.0  # seconds for a broker to stop by itself before its process is kill
 class BrokerActor:
     """A broker in a Ray worker process. The first one keeps the fabric's directory."""
 
-    def __init__(self, name: str, key: str, join_address: str | None) -> None:
-        listen = f"tcp://{ray.util.get_node_ip_address()}:*"
-        self._runtime = serve(name, listen, key, join_address=join_address)
+    def __init__(self, name: str, key: str) -> None:
+        self._name = name
+        self._key = key
+        self._runtime: Runtime | None = None
 
-    def address(self) -> str:
+    def serve(self, join_address: str | None) -> str:
+        """Listen, and return where."""
+        listen = f"tcp://{ray.util.get_node_ip_address()}:*"
+        self._runtime = serve(self._name, listen, self._key, join_address=join_address)
         assert self._runtime.transport.address is not None
         return self._runtime.transport.address
 
     def stop(self) -> None:
-        self._runtime.stop()
+        if self._runtime is not None:
+            self._runtime.stop()
 
 
 class RayHost:
@@ -64,12 +69,13 @@ class RayHost:
         self._connect()
         nodes = ray.nodes()
         options = {name: place.options(nodes) for name, place in self._brokers.items()}
-        first, *others = options
-        self.address = self._address(self._start(first, options[first], None))
-        # All at once: a worker process takes a while to start.
-        started = [self._start(name, options[name], self.address) for name in others]
-        for actor in started:
-            self._address(actor)
+        # All processes start at once, which takes a while; the first serves, the others join it.
+        for name, each in options.items():
+            actor = ray.remote(BrokerActor).options(**each).remote(name, self.key)
+            self._actors.append(actor)
+        first, *others = self._actors
+        (self.address,) = self._answers([first.serve.remote(None)])
+        self._answers([actor.serve.remote(self.address) for actor in others])
         return JoinedHost(self.address, self.key).open(on_failures)
 
     def close(self) -> None:
@@ -106,14 +112,9 @@ class RayHost:
             ) from error
         self._connected = True
 
-    def _start(self, name: str, options: dict[str, Any], join_address: str | None) -> Any:
-        actor = ray.remote(BrokerActor).options(**options).remote(name, self.key, join_address)
-        self._actors.append(actor)
-        return actor
-
-    def _address(self, actor: Any) -> str:
+    def _answers(self, calls: list[Any]) -> list[str]:
         try:
-            address: str = ray.get(actor.address.remote(), timeout=START)
+            answers: list[str] = ray.get(calls, timeout=START)
         except GetTimeoutError as error:
             raise Unreachable(
                 f"Ray did not start a broker within {START:g} s: the cluster has no room for it, "
@@ -124,7 +125,7 @@ class RayHost:
             if isinstance(cause, ActiveBrokerError):
                 raise cause from error
             raise Unreachable(f"A broker actor failed to start: {error}") from error
-        return address
+        return answers
 
 
 def _knock(address: str | None) -> None:

@@ -25,7 +25,7 @@ from activebroker.cli.demo.traffic import Traffic
 from activebroker.core.errors import DeadlineExceeded
 
 DAYS = {1: 31, 12: 365}
-SECONDS = {1: 6.0, 12: 30.0}  # that the replay of so many months takes
+SECONDS = {1: 4.0, 12: 30.0}  # that the replay of so many months takes
 TICK = 0.1
 QUIET = 60.0  # seconds without any progress after which we wait no longer
 END = 15.0  # seconds for processes to end
