@@ -1,0 +1,117 @@
+"""Programs of one fabric in processes of their own, for tests; none outlives its test."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+PATIENCE = 60.0  # seconds; a deadline for slow machines, no pace
+
+COMMON = """
+import json, sys
+from dataclasses import dataclass
+import activebroker as ab
+
+@dataclass(frozen=True)
+class Trade:
+    name: str
+    price: float
+
+@dataclass(frozen=True)
+class Counted:
+    price: float
+    count: int
+
+class Count(ab.FIFOFilter):
+    output = Counted
+
+    def __init__(self):
+        self.count = 0
+
+    def enqueue(self, event):
+        self.count += 1
+        super().enqueue(event.replace(Counted(event.content.price, self.count)))
+
+def say(*words):
+    print(*words, flush=True)
+"""
+
+
+class Programs:
+    """Starts processes that share a key; the block's end kills what still runs."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._env = os.environ | {"ACTIVEBROKER_KEY": key, "COLUMNS": "200"}
+
+    def __enter__(self) -> Programs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def broker(self, name: str, join: str | None = None) -> tuple[Program, str]:
+        """Start a broker; return it and its address."""
+        command = Path(sys.executable).with_name("activebroker")
+        arguments = ["broker", "--listen", "tcp://127.0.0.1:*", "--name", name]
+        program = self._start(str(command), *arguments, *(["--join", join] if join else []))
+        found = re.search(r"tcp://127\.0\.0\.1:\d+", program.line())
+        assert found
+        return program, found.group()
+
+    def run(self, text: str, *arguments: str) -> Program:
+        """Start a program; `COMMON` comes before its text."""
+        script = self._folder / f"program_{len(list(self._folder.iterdir()))}.py"
+        script.write_text(COMMON + text)  # a file, because the analysis reads the source
+        return self._start(sys.executable, str(script), *arguments)
+
+    def _start(self, *command: str) -> Program:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,  # or the first of two lines would take the second with it
+            env=self._env,
+        )
+        self._stack.enter_context(process)
+        self._stack.callback(process.kill)
+        return Program(process)
+
+
+class Program:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def line(self) -> str:
+        """The next line that it says."""
+        out = self._process.stdout
+        assert out is not None
+        with selectors.DefaultSelector() as ready:
+            ready.register(out, selectors.EVENT_READ)
+            assert ready.select(PATIENCE), "it says nothing"
+        line = out.readline().decode().rstrip("\n")
+        if not line and self._process.poll() is not None:
+            raise AssertionError(f"it has ended: {self.finish()}")
+        return line
+
+    def tell(self, line: str = "") -> None:
+        """Let it go on: programs wait for a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+
+    def kill(self) -> None:
+        """SIGKILL: it has no time to say goodbye."""
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
+    def finish(self) -> tuple[int, str, str]:
+        """Wait for its end; return exit code, and what is left of its outputs."""
+        out, err = self._process.communicate(timeout=PATIENCE)
+        return self._process.returncode, out.decode(), err.decode()
