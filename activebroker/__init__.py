@@ -1,20 +1,20 @@
 """Bring your Python filter to the events, not the events to your filter.
 
-    >>> import activebroker as ab
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Trade:
-    ...     name: str
-    ...     price: float
-    >>> with ab.Fabric() as fabric:
-    ...     trades = fabric.channel("trades", Trade)
-    ...     dear = trades.derive(lambda trade: trade.price > 100)
-    ...     with dear.subscribe() as events, trades.supplier("NYSE") as nyse:
-    ...         nyse.publish(Trade("IBM", 90.0))
-    ...         nyse.publish(Trade("IBM", 120.0))
-    ...         trades.close()
-    ...         [event.content.price for event in events]
-    [120.0]
+>>> import activebroker as ab
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True)
+... class Trade:
+...     name: str
+...     price: float
+>>> with ab.Fabric() as fabric:
+...     trades = fabric.channel("trades", Trade)
+...     dear = trades.derive(lambda trade: trade.price > 100)
+...     with dear.subscribe() as events, trades.supplier("NYSE") as nyse:
+...         nyse.publish(Trade("IBM", 90.0))
+...         nyse.publish(Trade("IBM", 120.0))
+...         trades.close()
+...         [event.content.price for event in events]
+[120.0]
 """
 
 from activebroker.core import errors

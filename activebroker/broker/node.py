@@ -73,7 +73,12 @@ from activebroker.broker.moves import Moves
 from activebroker.broker.peers import Peers
 from activebroker.broker.stage import Stage
 from activebroker.broker.status import counters
-from activebroker.core.errors import ActiveBrokerError, PayloadRefused, ProtocolError
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    PayloadRefused,
+    ProtocolError,
+    Unreachable,
+)
 from activebroker.events import EventType, TypeRegistry, describe
 from activebroker.filters import Failure
 from activebroker.matching import Parcel
@@ -97,6 +102,7 @@ class Node:
         self._calls = Calls()
         self._deploying: dict[int, Done] = {}
         self._ticking = False
+        self._orphaned = ""  # why there is no directory any more
         self.exchange = Exchange(
             me.name,
             self._send,
@@ -243,7 +249,10 @@ class Node:
                 self.peers.members = {member.name: member for member in members}
             self._effects.append(Reply(request.id, result, error))
 
-        self._call(self._directory_name, request.body, request.patience, done)
+        if self._orphaned:
+            done(None, Unreachable(self._orphaned))
+        else:
+            self._call(self._directory_name, request.body, request.patience, done)
 
     def _serve(self, body: CallBody, done: Done) -> None:
         """Carry out a call; what only the directory can do goes to the directory."""
@@ -358,10 +367,11 @@ class Node:
         if self.directory is not None:
             self.directory.lost(peer)
         elif peer == self._directory_name:
-            self.exchange.abandon_all(
+            self._orphaned = (
                 f"The fabric's directory at {peer!r} does not answer any more, or took this "
                 "process for lost. Connect again."
             )
+            self.exchange.abandon_all(self._orphaned)
 
     def _migration(self, derivation: int) -> Migration | None:
         """The derivation that this node initiates, if it is this one and under way."""

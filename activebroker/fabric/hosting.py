@@ -121,13 +121,15 @@ def serve(name: str, listen: str, key: str, *, join_address: str | None = None) 
     assert transport.address is not None
     transport.address = _advertised(transport.address)
     transport.hello = Hello(name, name, transport.address)
-    return Runtime(
+    runtime = Runtime(
         Member(name, transport.address, True, _incarnation()),
         transport,
         directory=None,
         key=signing_key(key),
         engines=engines(signing_key(key)),
     )
+    transport.members = lambda: runtime.members
+    return runtime
 
 
 def join_fabric(
@@ -140,7 +142,7 @@ def join_fabric(
     on_failures: OnFailures = lambda report: None,
 ) -> Runtime:
     """Start a node and join the fabric that `hello` describes."""
-    if name == hello.directory:
+    if name in (hello.directory, *hello.members):
         raise _taken(name)
     own = Hello(name, hello.directory, hello.directory_address)
     transport = ZeroMQTransport(name, key, listen, own)
@@ -156,6 +158,7 @@ def join_fabric(
         engines=engines(signing_key(key)),
         on_failures=on_failures,
     )
+    transport.members = lambda: runtime.members
     try:
         join(runtime, name, transport.address, is_broker=is_broker, incarnation=incarnation)
     except ActiveBrokerError:
@@ -174,7 +177,10 @@ def check_name(name: str) -> None:
 
 
 def _taken(name: str) -> NameTaken:
-    return NameTaken(f"A node named {name!r} is in the fabric already: choose another name.")
+    return NameTaken(
+        f"A node named {name!r} is in the fabric already: choose another name. One that died is "
+        "found lost after 10 s."
+    )
 
 
 def join(

@@ -20,8 +20,9 @@ from activebroker.events import Batch, EventType, concat, encode, from_table
 
 BATCH_ROWS = 8192  # rows of single events that become one batch at the most
 BATCH_BYTES = 1 << 20  # large tables are cut into about this, small ones joined up to this
-ROOM_ROWS = 4 * BATCH_ROWS  # rows that may wait before `put` has to
-LOW_ROWS = 2 * BATCH_ROWS  # and how few are left when it goes on: threads take turns less often
+ROOM_ROWS = 4 * BATCH_ROWS  # rows that may wait before `put` has to; it goes on at half of them
+ROOM_BYTES = 16 << 20  # and about how many bytes
+FIRST_ROWS = 256  # rows that may wait as long as their size is unknown
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ class PublishBuffer:
         self._room = threading.Condition(self._lock)
         self._parts: deque[_Rows | Batch] = deque()
         self._rows = 0
+        self._limit = FIRST_ROWS  # rows that may wait, fewer where rows are large
         self._next_seq = 0
         self._closed: str | None = None
 
@@ -75,7 +77,7 @@ class PublishBuffer:
         type_ = self._type.concrete(content)
         now = time.time_ns()
         with self._lock:
-            if self._closed is not None or self._rows >= ROOM_ROWS:
+            if self._closed is not None or self._rows >= self._limit:
                 self._wait_for_room(patience)
             parts = self._parts
             last = parts[-1] if parts else None
@@ -103,7 +105,7 @@ class PublishBuffer:
         pieces = max(1, round(whole.nbytes / BATCH_BYTES))
         step = -(-whole.num_rows // pieces)
         with self._lock:
-            if self._closed is not None or self._rows >= ROOM_ROWS:
+            if self._closed is not None or self._rows >= self._limit:
                 self._wait_for_room(patience)
             # Another thread may have published since the rows were numbered.
             if (shift := self._next_seq - first_seq) != 0:
@@ -126,11 +128,17 @@ class PublishBuffer:
             part = self._parts.popleft()
             batches = self._with_followers(part) if isinstance(part, Batch) else []
             self._rows -= sum(map(len, batches)) or len(part)
-            if self._rows <= LOW_ROWS:
+            if self._rows <= self._limit // 2:
                 self._room.notify_all()
         if isinstance(part, _Rows):
-            return encode(part.type, part.contents, self.supplier, part.first_seq, part.times)
-        return concat(batches)
+            batch = encode(part.type, part.contents, self.supplier, part.first_seq, part.times)
+        else:
+            batch = concat(batches)
+        # Single events have no known size before they are encoded: those to come are taken to be
+        # like these.
+        likely = ROOM_BYTES * len(batch) // max(batch.nbytes, 1)
+        self._limit = max(1, min(ROOM_ROWS, likely))
+        return batch
 
     def close(self, reason: str) -> None:
         """Accept no more; what is here can still be taken."""
@@ -164,7 +172,7 @@ class PublishBuffer:
 
     def _wait_for_room(self, patience: float) -> None:
         there_is = self._room.wait_for(
-            lambda: self._closed is not None or self._rows <= LOW_ROWS, patience
+            lambda: self._closed is not None or self._rows <= self._limit // 2, patience
         )
         if self._closed is not None:
             raise Closed(self._closed)

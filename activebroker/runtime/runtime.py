@@ -101,6 +101,11 @@ class Runtime:
         self._thread = threading.Thread(target=self._loop, name=f"node {self.name}", daemon=True)
         self._thread.start()
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of all nodes of the fabric, as far as this one knows."""
+        return tuple(self._node.peers.members)
+
     # --- for the user's threads ---------------------------------------------------------------
 
     def post(self, input: Input) -> None:
@@ -197,10 +202,12 @@ class Runtime:
                 self._asleep = False
                 for head, buffers in arrivals:
                     self._handle(FrameArrived(head, buffers))
-                while self._inbox:
-                    self._handle(self._inbox.popleft())
+                # What a thread has published goes before what it asks for next.
+                asked = len(self._inbox)
                 for _ in range(len(self._filled)):
                     self._publish(self._filled.popleft())
+                for _ in range(asked):
+                    self._handle(self._inbox.popleft())
                 self._fire_timers()
         finally:
             self._workers.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Hello(msgspec.Struct, frozen=True):
     name: str
     directory: str  # the name of the node that keeps the directory
     directory_address: str
+    members: tuple[str, ...] = ()  # the names that are taken
 
 
 class _Members:
@@ -57,6 +58,7 @@ class ZeroMQTransport:
     def __init__(self, name: str, key: str, listen: str | None, hello: Hello | None = None) -> None:
         self.address: str | None = None
         self.hello = hello
+        self.members: Callable[[], Iterable[str]] = tuple
         self._name = name.encode()
         self._key = key
         self._secret, self._public = _key_pair(key)
@@ -205,7 +207,8 @@ class ZeroMQTransport:
 
     def _introduce(self, router: zmq.Socket[bytes], peer: bytes) -> None:
         if self.hello is not None:
-            self._send(router, [peer, msgspec.msgpack.encode(self.hello)])
+            hello = msgspec.structs.replace(self.hello, members=tuple(self.members()))
+            self._send(router, [peer, msgspec.msgpack.encode(hello)])
 
     def _drain_wakes(self) -> None:
         self._woken.recv(4096)  # it is readable; should there be more, the next poll says so

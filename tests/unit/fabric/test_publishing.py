@@ -225,3 +225,17 @@ def test_a_consumer_that_reads_is_not_held_up_for_ever_by_one_that_does_not(
             documents.close()
             events.join(PATIENCE)
             assert seen == list(range(writer.published))
+
+
+def test_large_events_are_bounded_by_their_bytes() -> None:
+    page = "x" * 100_000
+    with ab.Fabric() as fabric:
+        pages = fabric.channel("pages", object)
+        with pages.subscribe(timeout=10) as events, pages.supplier() as supplier:
+            with pytest.raises(ab.errors.DeadlineExceeded):
+                for _ in range(1_000):
+                    supplier.publish(page, timeout=0.2)
+            accepted = supplier.published
+            assert accepted * len(page) < 60 << 20
+            pages.close()
+            assert sum(1 for _ in events) == accepted
