@@ -22,7 +22,7 @@ BATCH_ROWS = 8192  # rows of single events that become one batch at the most
 BATCH_BYTES = 1 << 20  # large tables are cut into about this, small ones joined up to this
 ROOM_ROWS = 4 * BATCH_ROWS  # rows that may wait before `put` has to; it goes on at half of them
 ROOM_BYTES = 16 << 20  # and about how many bytes
-FIRST_ROWS = 256  # rows that may wait as long as their size is unknown
+FIRST_ROWS = 64  # rows that may wait as long as their size is unknown
 
 
 @dataclass(slots=True)
