@@ -11,16 +11,17 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import zmq
-import zmq.auth.thread
-import zmq.utils.monitor
 
 from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
 from activebroker.transport.base import Arrival
 from activebroker.transport.same_machine import own_socket, peer_socket
+
+if TYPE_CHECKING:
+    from zmq.auth.thread import ThreadAuthenticator
 
 WHO_ARE_YOU = b""  # instead of a frame's head; answered with a Hello
 DOMAIN = "activebroker"
@@ -68,7 +69,7 @@ class ZeroMQTransport:
         self._dialled_by: dict[str, zmq.Socket[bytes]] = {}  # and the router it came through
         self._routers: list[zmq.Socket[bytes]] = []
         self._socket_file: Path | None = None
-        self._authenticator: zmq.auth.thread.ThreadAuthenticator | None = None
+        self._authenticator: ThreadAuthenticator | None = None
         # A socket pair rather than an eventfd: it exists on every system.
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
@@ -137,7 +138,9 @@ class ZeroMQTransport:
     # --- inside -------------------------------------------------------------------------------
 
     def _listen(self, listen: str) -> None:
-        self._authenticator = zmq.auth.thread.ThreadAuthenticator(self._context)
+        from zmq.auth.thread import ThreadAuthenticator  # here: it brings asyncio
+
+        self._authenticator = ThreadAuthenticator(self._context)
         self._authenticator.start()
         self._authenticator.configure_curve_callback(
             domain=DOMAIN, credentials_provider=_Members(self._public)
@@ -251,7 +254,7 @@ def probe(address: str, key: str, patience: float) -> Hello:
             if dealer in ready:
                 return _hello(dealer.recv(), address)
             if monitor in ready:
-                zmq.utils.monitor.recv_monitor_message(monitor)
+                monitor.recv_multipart()
                 raise AccessDenied(
                     f"The fabric at {address} refused this key. Pass the key it was started with: "
                     "connect(address, key=...), or set ACTIVEBROKER_KEY."
