@@ -31,7 +31,6 @@ from activebroker.matching import Parcel
 from activebroker.routing import FlowSpec
 from derivation import destination, origin, protocol
 from derivation.destination import Destination
-from derivation.machine import Machine
 from derivation.origin import Origin
 from derivation.source import Source, SwapRequested
 
@@ -267,8 +266,3 @@ class Moves:
                     buffers += item.buffers
                 body = HandOverState(derivation, here, state, tuple(heads), ended, error, lost)
                 self._send(to, body, buffers)
-
-    def machines(self) -> list[Machine]:
-        """The machines under way, for their stories."""
-        tables = (self._origins, self._destinations)
-        return [at.machine for table in tables for at in table.values()]

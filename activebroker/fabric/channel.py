@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from activebroker.broker.messages import (
     CloseChannel,
@@ -115,6 +115,3 @@ class Channel:
     def __repr__(self) -> str:
         origin = f" derived from {self.parent!r}" if self.parent else ""
         return f"<channel {self.name!r} of {self.type.name}{origin}>"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self))
