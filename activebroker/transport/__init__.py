@@ -1,4 +1,4 @@
-"""Transports carry a node's frames: between processes by ZeroMQ, within one by queues."""
+"""Transports carry a node's frames: between machines, between processes, and within one."""
 
 from activebroker.transport.base import Arrival, Transport
 from activebroker.transport.local import LocalHub, LocalTransport

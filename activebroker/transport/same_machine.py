@@ -29,12 +29,12 @@ def own_socket(key: str, address: str) -> Path | None:
 
 
 def peer_socket(key: str, address: str) -> Path | None:
-    """Where the node at `address` can be reached without TCP; None if it is not on this machine,
+    """Where the node at `address` might be reached without TCP; None if it is not on this machine,
     or belongs to another user."""
     if (directory := _directory()) is None:
         return None
     path = _path(directory, key, address)
-    return path if path.exists() and _listening(path) else None
+    return path if path.exists() else None
 
 
 def _directory() -> Path | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +18,7 @@ import zmq
 from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
 from activebroker.transport.base import Arrival
 from activebroker.transport.same_machine import own_socket, peer_socket
+from activebroker.transport.unix import UnixSockets
 
 if TYPE_CHECKING:
     from zmq.auth.thread import ThreadAuthenticator
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 WHO_ARE_YOU = b""  # instead of a frame's head; answered with a Hello
 DOMAIN = "activebroker"
 # Plain ints: operations on pyzmq's enums cost a microsecond each.
-NOBLOCK, SNDMORE, POLLIN = int(zmq.NOBLOCK), int(zmq.SNDMORE), int(zmq.POLLIN)
+NOBLOCK, SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
+POLLIN, POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 BURST = 256  # frames taken from a socket before the others get their turn
 COPY_BELOW = 256 << 10  # bytes; smaller buffers are cheaper copied than shared and freed later
 
@@ -66,15 +67,15 @@ class ZeroMQTransport:
         self._context = zmq.Context()
         self._poller = zmq.Poller()
         self._dealers: dict[str, zmq.Socket[bytes]] = {}
-        self._dialled_by: dict[str, zmq.Socket[bytes]] = {}  # and the router it came through
-        self._routers: list[zmq.Socket[bytes]] = []
-        self._socket_file: Path | None = None
+        self._dialled_by: set[str] = set()  # who came through the router
+        self._router: zmq.Socket[bytes] | None = None
+        self._unix = UnixSockets(name, self._watch, self._poller.unregister)
         self._authenticator: ThreadAuthenticator | None = None
         # A socket pair rather than an eventfd: it exists on every system.
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
-        self._poller.register(self._woken, zmq.POLLIN)
+        self._poller.register(self._woken, POLLIN)
         if listen is not None:
             try:
                 self._listen(listen)
@@ -90,26 +91,31 @@ class ZeroMQTransport:
         for ready, _ in self._poller.poll(milliseconds):
             if isinstance(ready, zmq.Socket):
                 self._take(ready, arrivals)
-            else:
+            elif ready == self._woken.fileno():
                 self._drain_wakes()
+            else:
+                self._unix.ready(ready, arrivals)
         return arrivals
 
     def transmit(self, peer: str, address: str | None, frames: Sequence[Arrival]) -> None:
         # Whichever connection was there first stays in use, so that frames keep their order.
+        if self._unix.transmit(peer, frames):
+            return
         if (dealer := self._dealers.get(peer)) is not None:
             for head, buffers in frames:
                 self._send(dealer, [head, *buffers])
-        elif (router := self._dialled_by.get(peer)) is not None:
+        elif self._router is not None and peer in self._dialled_by:
             for head, buffers in frames:
-                if not self._send(router, [peer.encode(), head, *buffers]):
-                    del self._dialled_by[peer]
+                if not self._send(self._router, [peer.encode(), head, *buffers]):
+                    self._dialled_by.remove(peer)
                     return
         elif address is not None:
-            self._dealers[peer] = self._dial(address)
+            self._dial(peer, address)
             self.transmit(peer, address, frames)
 
     def forget(self, peer: str) -> None:
-        self._dialled_by.pop(peer, None)
+        self._unix.forget(peer)
+        self._dialled_by.discard(peer)
         if (dealer := self._dealers.pop(peer, None)) is not None:
             self._poller.unregister(dealer)
             dealer.close(linger=0)
@@ -127,10 +133,9 @@ class ZeroMQTransport:
             self.forget(peer)
         if self._authenticator is not None:
             self._authenticator.stop()
-        if self._socket_file is not None:  # ZeroMQ leaves it
-            self._socket_file.unlink(missing_ok=True)
-        for router in self._routers:
-            router.close(linger=0)
+        self._unix.close()
+        if self._router is not None:
+            self._router.close(linger=0)
         self._context.term()
         self._woken.close()
         self._waker.close()
@@ -145,38 +150,34 @@ class ZeroMQTransport:
         self._authenticator.configure_curve_callback(
             domain=DOMAIN, credentials_provider=_Members(self._public)
         )
-        router = self._new_router()
+        router = self._router = self._context.socket(zmq.ROUTER)
         router.curve_server = True
         router.curve_secretkey = self._secret
         router.curve_publickey = self._public
         router.zap_domain = DOMAIN.encode()
-        router.bind(listen)
-        self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
-        if (path := own_socket(self._key, self.address)) is not None:
-            self._socket_file = path
-            self._new_router().bind(f"ipc://{path}")
-
-    def _new_router(self) -> zmq.Socket[bytes]:
-        router = self._context.socket(zmq.ROUTER)
         router.router_handover = True
         router.router_mandatory = True
         # What may be under way is bounded by the flows' credit; a limit here would drop frames.
         router.set_hwm(0)
-        self._poller.register(router, zmq.POLLIN)
-        self._routers.append(router)
-        return router
+        router.bind(listen)
+        self._watch(router)
+        self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+        if (path := own_socket(self._key, self.address)) is not None:
+            self._unix.listen(path)
 
-    def _dial(self, address: str) -> zmq.Socket[bytes]:
-        if (path := peer_socket(self._key, address)) is not None:
-            dealer = self._context.socket(zmq.DEALER)
-            address = f"ipc://{path}"
-        else:
-            dealer = _client_socket(self._context, self._secret, self._public)
+    def _watch(self, source: zmq.Socket[bytes] | socket.socket, writable: bool = False) -> None:
+        self._poller.register(source, POLLIN | POLLOUT if writable else POLLIN)
+
+    def _dial(self, peer: str, address: str) -> None:
+        path = peer_socket(self._key, address)
+        if path is not None and self._unix.dial(peer, path):
+            return
+        dealer = _client_socket(self._context, self._secret, self._public)
         dealer.routing_id = self._name
         dealer.set_hwm(0)
         dealer.connect(address)
-        self._poller.register(dealer, zmq.POLLIN)
-        return dealer
+        self._watch(dealer)
+        self._dealers[peer] = dealer
 
     def _send(self, target: zmq.Socket[bytes], parts: list[Any]) -> bool:
         last = len(parts) - 1
@@ -191,7 +192,7 @@ class ZeroMQTransport:
         return True
 
     def _take(self, source: zmq.Socket[bytes], arrivals: list[Arrival]) -> None:
-        routed = source in self._routers
+        routed = source is self._router
         for _ in range(BURST):
             # Cheaper than the exception of a `recv` that finds nothing.
             if not int(source.getsockopt(zmq.EVENTS)) & POLLIN:
@@ -204,7 +205,7 @@ class ZeroMQTransport:
                 if parts and parts[0].bytes == WHO_ARE_YOU:
                     self._introduce(source, peer)
                     continue
-                self._dialled_by[peer.decode(errors="replace")] = source
+                self._dialled_by.add(peer.decode(errors="replace"))
             if parts:
                 arrivals.append((parts[0].bytes, [part.buffer for part in parts[1:]]))
 

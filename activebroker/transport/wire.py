@@ -1,0 +1,133 @@
+"""Messages over a stream socket that never blocks: several parts each, read without copying.
+
+A message is the number of its parts and their sizes, then the parts. All of it is in steps of
+eight bytes, so that columns stay aligned.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+CHUNK = 64 << 10  # bytes asked for at once; a larger message gets a buffer of its own
+ROOM = 4 << 20  # bytes on their way, if the system allows as many
+VIEWS = 512  # given to one system call, which takes 1,024
+STEP = 8
+PADDING = bytes(STEP)
+SIZE = struct.Struct("=Q")
+
+
+class Disconnected(Exception):
+    """The other end has closed, or died."""
+
+
+class Wire:
+    """One connection. Sends what it can at once, the rest at each `flush`."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        # Both ends work at the same time only if a large message fits.
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
+        self.socket = connected
+        self.waiting = False  # the socket takes no more at the moment
+        self._unsent: deque[memoryview] = deque()
+        self._start = b""  # of a message whose sizes have not all come
+        self._buffer: memoryview | None = None  # of a message that is larger than a chunk
+        self._filled = 0
+
+    def send(self, parts: Sequence[Any]) -> None:
+        """Put a message in the queue; `flush` sends it."""
+        views = [memoryview(part).cast("B") for part in parts]
+        self._unsent.append(
+            memoryview(struct.pack(f"={len(views) + 1}Q", len(views), *map(len, views)))
+        )
+        for view in views:
+            if len(view):
+                self._unsent.append(view)
+            if len(view) % STEP:
+                self._unsent.append(memoryview(PADDING)[len(view) % STEP :])
+
+    def flush(self) -> None:
+        """Send what the socket takes. Raises Disconnected."""
+        unsent = self._unsent
+        while unsent:
+            try:
+                sent = self.socket.sendmsg(list(islice(unsent, VIEWS)))
+            except BlockingIOError:
+                self.waiting = True
+                return
+            except OSError as error:
+                raise Disconnected from error
+            while sent and sent >= len(unsent[0]):
+                sent -= len(unsent.popleft())
+            if sent:
+                unsent[0] = unsent[0][sent:]
+        self.waiting = False
+
+    def receive(self) -> list[list[memoryview]]:
+        """The messages that have come, possibly none. Raises Disconnected."""
+        try:
+            if self._buffer is not None:
+                return self._fill(self._buffer)
+            data = self.socket.recv(CHUNK)
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            raise Disconnected from error
+        if not data:
+            raise Disconnected
+        if self._start:
+            data, self._start = self._start + data, b""
+        return self._split(memoryview(data))
+
+    def _fill(self, buffer: memoryview) -> list[list[memoryview]]:
+        count = self.socket.recv_into(buffer[self._filled :])
+        if not count:
+            raise Disconnected
+        self._filled += count
+        if self._filled < len(buffer):
+            return []
+        self._buffer = None
+        return self._split(buffer)
+
+    def _split(self, data: memoryview) -> list[list[memoryview]]:
+        messages = []
+        while data:
+            sizes = _sizes(data)
+            if sizes is None:
+                self._start = bytes(data)
+                break
+            at = STEP * (len(sizes) + 1)
+            end = at + sum(map(_padded, sizes))
+            if end > len(data):
+                self._buffer = memoryview(np.empty(end, np.uint8))  # a bytearray is zeroed first
+                self._buffer[: len(data)] = data
+                self._filled = len(data)
+                break
+            parts = []
+            for size in sizes:
+                parts.append(data[at : at + size])
+                at += _padded(size)
+            messages.append(parts)
+            data = data[end:]
+        return messages
+
+
+def _sizes(data: memoryview) -> tuple[int, ...] | None:
+    """The sizes of a message's parts; None where not all of them are there."""
+    if len(data) < STEP:
+        return None
+    (count,) = SIZE.unpack_from(data)
+    if len(data) < STEP * (count + 1):
+        return None
+    return struct.unpack_from(f"={count}Q", data, STEP)
+
+
+def _padded(size: int) -> int:
+    return -size % STEP + size
