@@ -106,7 +106,7 @@ class Wire:
             at = STEP * (len(sizes) + 1)
             end = at + sum(map(_padded, sizes))
             if end > len(data):
-                self._buffer = memoryview(np.empty(end, np.uint8))  # a bytearray is zeroed first
+                self._buffer = np.empty(end, np.uint8).data  # a bytearray is zeroed first
                 self._buffer[: len(data)] = data
                 self._filled = len(data)
                 break
