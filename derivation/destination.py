@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
-from derivation.machine import Handler, Machine
+from derivation.machine import Machine, Table, Transition
 from derivation.protocol import (
     Effect,
     FlowId,
@@ -151,20 +151,47 @@ class Destination(Machine):
         if self.state is DestinationState.COMPLETED:
             assert not self._marks and None not in self._hand_overs.values()
 
-    table: ClassVar[dict[tuple[Enum, type], Handler | None]] = {
-        (DestinationState.LOADING, Loaded): _loaded,
-        (DestinationState.LOADING, LoadFailed): _load_failed,
-        (DestinationState.LOADING, MarkReceived): _mark,
-        (DestinationState.LOADING, HandOverReceived): _hand_over,
-        (DestinationState.LOADING, PartyLost): _lost,
-        (DestinationState.LOADING, Cancelled): _cancel,
-        (DestinationState.PREPARED, HandOverReceived): _hand_over,
-        (DestinationState.PREPARED, MarkReceived): _mark,
-        (DestinationState.PREPARED, PartyLost): _lost,
-        (DestinationState.PREPARED, Cancelled): _cancel,
-        (DestinationState.RUNNING, MarkReceived): _mark,
-        (DestinationState.RUNNING, PartyLost): _lost,
-        (DestinationState.RUNNING, Cancelled): _cancel,
+    _start = (RestoreState, MergeBuffer, StartFilter, StopFilter, Started)
+    table: ClassVar[Table] = {
+        (DestinationState.LOADING, Loaded): Transition(
+            _loaded,
+            (DestinationState.PREPARED, DestinationState.RUNNING, DestinationState.COMPLETED),
+            (Prepared, *_start),
+        ),
+        (DestinationState.LOADING, LoadFailed): Transition(
+            _load_failed, (DestinationState.CANCELLED,), (Refused, RemoveFilter)
+        ),
+        (DestinationState.LOADING, MarkReceived): Transition(_mark, (DestinationState.LOADING,)),
+        (DestinationState.LOADING, HandOverReceived): Transition(
+            _hand_over, (DestinationState.LOADING,)
+        ),
+        (DestinationState.LOADING, PartyLost): Transition(
+            _lost, (DestinationState.LOADING,), (Refused,)
+        ),
+        (DestinationState.LOADING, Cancelled): Transition(
+            _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)
+        ),
+        (DestinationState.PREPARED, HandOverReceived): Transition(
+            _hand_over,
+            (DestinationState.PREPARED, DestinationState.RUNNING, DestinationState.COMPLETED),
+            _start,
+        ),
+        (DestinationState.PREPARED, MarkReceived): Transition(_mark, (DestinationState.PREPARED,)),
+        (DestinationState.PREPARED, PartyLost): Transition(
+            _lost, (DestinationState.PREPARED,), (Refused,)
+        ),
+        (DestinationState.PREPARED, Cancelled): Transition(
+            _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)
+        ),
+        (DestinationState.RUNNING, MarkReceived): Transition(
+            _mark, (DestinationState.RUNNING, DestinationState.COMPLETED), (Started,)
+        ),
+        (DestinationState.RUNNING, PartyLost): Transition(
+            _lost, (DestinationState.RUNNING, DestinationState.COMPLETED), (Started,)
+        ),
+        (DestinationState.RUNNING, Cancelled): Transition(
+            _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)
+        ),
         (DestinationState.CANCELLED, Loaded): None,
         (DestinationState.CANCELLED, LoadFailed): None,
         (DestinationState.CANCELLED, Cancelled): None,
@@ -172,5 +199,7 @@ class Destination(Machine):
         (DestinationState.CANCELLED, PartyLost): None,
         (DestinationState.COMPLETED, MarkReceived): None,
         (DestinationState.COMPLETED, PartyLost): None,
-        (DestinationState.COMPLETED, Cancelled): _cancel,
+        (DestinationState.COMPLETED, Cancelled): Transition(
+            _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)
+        ),
     }

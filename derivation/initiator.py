@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
-from derivation.machine import Handler, Machine
+from derivation.machine import Machine, Table, Transition
 from derivation.protocol import (
     Cancel,
     CancelDeadline,
@@ -157,17 +157,37 @@ class Initiator(Machine):
         assert self.state is not InitiatorState.COMPLETED or not self._waiting
         assert ended or self.state is InitiatorState.IDLE or self._waiting
 
-    table: ClassVar[dict[tuple[Enum, type], Handler | None]] = {
-        (InitiatorState.IDLE, Begun): _begin,
-        (InitiatorState.PREPARING, PartyPrepared): _prepared,
-        (InitiatorState.PREPARING, PartyRefused): _roll_back,
-        (InitiatorState.PREPARING, PartyLost): _roll_back,
-        (InitiatorState.PREPARING, DeadlinePassed): _roll_back,
+    table: ClassVar[Table] = {
+        (InitiatorState.IDLE, Begun): Transition(
+            _begin, (InitiatorState.PREPARING,), (Prepare, SetDeadline)
+        ),
+        (InitiatorState.PREPARING, PartyPrepared): Transition(
+            _prepared,
+            (InitiatorState.PREPARING, InitiatorState.SWAPPING),
+            (Proceed, RequestSwap, SetDeadline),
+        ),
+        (InitiatorState.PREPARING, PartyRefused): Transition(
+            _roll_back, (InitiatorState.ROLLED_BACK,), (Cancel, CancelDeadline, Finish)
+        ),
+        (InitiatorState.PREPARING, PartyLost): Transition(
+            _roll_back, (InitiatorState.ROLLED_BACK,), (Cancel, CancelDeadline, Finish)
+        ),
+        (InitiatorState.PREPARING, DeadlinePassed): Transition(
+            _roll_back, (InitiatorState.ROLLED_BACK,), (Cancel, CancelDeadline, Finish)
+        ),
         (InitiatorState.SWAPPING, PartyPrepared): None,
-        (InitiatorState.SWAPPING, PartyStarted): _started,
-        (InitiatorState.SWAPPING, PartyRefused): _fail,
-        (InitiatorState.SWAPPING, PartyLost): _lost,
-        (InitiatorState.SWAPPING, DeadlinePassed): _overdue,
+        (InitiatorState.SWAPPING, PartyStarted): Transition(
+            _started, (InitiatorState.SWAPPING, InitiatorState.COMPLETED), (CancelDeadline, Finish)
+        ),
+        (InitiatorState.SWAPPING, PartyRefused): Transition(
+            _fail, (InitiatorState.FAILED,), (CancelDeadline, Finish)
+        ),
+        (InitiatorState.SWAPPING, PartyLost): Transition(
+            _lost, (InitiatorState.SWAPPING, InitiatorState.FAILED), (CancelDeadline, Finish)
+        ),
+        (InitiatorState.SWAPPING, DeadlinePassed): Transition(
+            _overdue, (InitiatorState.SWAPPING,), (Finish,)
+        ),
         **{
             (state, late): None
             for state in ENDED

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar
 
-from derivation.machine import Handler, Machine
+from derivation.machine import Machine, Table, Transition
 from derivation.protocol import (
     CaptureState,
     Effect,
@@ -157,10 +157,18 @@ class Origin(Machine):
         waits = self.state in (OriginState.RUNNING, OriginState.AWAITING_ACKS)
         assert waits or self.state is OriginState.CANCELLED or not self._awaited
 
-    table: ClassVar[dict[tuple[Enum, type], Handler | None]] = {
-        (OriginState.RUNNING, PrepareReceived): _prepare,
-        (OriginState.AWAITING_ACKS, ProceedReceived): _go,
-        (OriginState.AWAITING_ACKS, AckReceived): _ack,
-        (OriginState.AWAITING_ACKS, Cancelled): _cancel,
-        (OriginState.CAPTURING, StateCaptured): _hand_over,
+    table: ClassVar[Table] = {
+        (OriginState.RUNNING, PrepareReceived): Transition(
+            _prepare, (OriginState.AWAITING_ACKS,), (Prepared,)
+        ),
+        (OriginState.AWAITING_ACKS, ProceedReceived): Transition(
+            _go, (OriginState.AWAITING_ACKS, OriginState.CAPTURING), (CaptureState,)
+        ),
+        (OriginState.AWAITING_ACKS, AckReceived): Transition(
+            _ack, (OriginState.AWAITING_ACKS, OriginState.CAPTURING), (CaptureState,)
+        ),
+        (OriginState.AWAITING_ACKS, Cancelled): Transition(_cancel, (OriginState.CANCELLED,)),
+        (OriginState.CAPTURING, StateCaptured): Transition(
+            _hand_over, (OriginState.HANDED_OVER,), (HandOver, EndFlow, RemoveFilter)
+        ),
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
-from derivation.machine import Handler, Machine
+from derivation.machine import Machine, Table, Transition
 from derivation.protocol import Effect, EndFlow, OpenFlow, Swap
 
 
@@ -37,7 +37,9 @@ class Source(Machine):
         swap = input.swap
         return [*(EndFlow(old, swap.followers) for old in swap.old), OpenFlow(swap.new)]
 
-    table: ClassVar[dict[tuple[Enum, type], Handler | None]] = {
-        (SourceState.ATTACHED, SwapRequested): _swap,
+    table: ClassVar[Table] = {
+        (SourceState.ATTACHED, SwapRequested): Transition(
+            _swap, (SourceState.SWAPPED,), (EndFlow, OpenFlow)
+        ),
         (SourceState.SWAPPED, SwapRequested): None,
     }
