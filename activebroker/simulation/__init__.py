@@ -1,0 +1,1 @@
+"""Simulation: the same nodes as in production, in virtual time, on a network that fails."""

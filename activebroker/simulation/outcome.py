@@ -1,0 +1,52 @@
+"""What a run tells: its history, what broke the contract, and what it has covered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+
+from activebroker.simulation.scenario import Scenario
+
+Covered = tuple[str, str, str]  # machine, its state, kind of fault
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One line of a run's history, at virtual second `at`.
+
+    `kind`: "step" (a user at `place` does something), "fault" (something fails at `place`),
+    "send" and "arrive" (`what` goes from `place` to `other`), "drop" and "repeat" (what the network
+    did to it), "state" (a machine of the derivation at `place` goes to another state), "see" (a
+    consumer at `place` receives events). `derivation` is the number of the one it belongs to.
+    """
+
+    at: float
+    kind: str
+    place: str
+    what: str
+    other: str = ""
+    derivation: int | None = None
+
+    def __str__(self) -> str:
+        to = f" -> {self.other}" if self.other else ""
+        return f"{self.at:10.6f} {self.kind:7} {self.place}{to}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`violations` is empty where the contract was kept. `counts`: what the run did, by kind."""
+
+    scenario: Scenario
+    violations: tuple[str, ...]
+    history: tuple[Happening, ...]
+    covered: Counter[Covered] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def trace_hash(self) -> str:
+        """The same for the same seed, in any process."""
+        digest = hashlib.blake2b(digest_size=16)
+        for happening in self.history:
+            digest.update(f"{happening}\n".encode())
+        return digest.hexdigest()

@@ -1,0 +1,248 @@
+"""A scenario: what users do and what fails, as plain data that a seed determines.
+
+Every number that picks an object (a host, a channel, a supplier) counts modulo what there is at
+that moment, so that a scenario from which something was taken out is a scenario still.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Literal
+
+from derivation.destination import DestinationState
+from derivation.initiator import InitiatorState
+from derivation.origin import OriginState
+from derivation.source import SourceState
+
+HUB = "hub"  # keeps the directory
+BROKER_NAMES = ("atlanta", "dallas", "denver")
+SOURCE_NAMES = ("east", "north", "south")
+SINK_NAMES = ("west", "home")
+
+MACHINES = {
+    "initiator": InitiatorState,
+    "source": SourceState,
+    "origin": OriginState,
+    "destination": DestinationState,
+}
+
+Do = Literal[
+    "open supplier",
+    "publish",
+    "subscribe",
+    "unsubscribe",
+    "derive",
+    "move",
+    "offload",
+    "close supplier",
+    "close derived",
+    "close root",
+]
+FaultKind = Literal["crash", "pause", "cut", "slow"]
+FRAME_FAULTS = ("drop", "repeat", "delay", "overtake")  # what happens to single frames
+HOST_FAULTS = ("crash", "restart", "pause", "cut", "slow")
+FAULT_KINDS = (*FRAME_FAULTS, *HOST_FAULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The setting. Probabilities are for each frame; times in seconds, sizes in bytes."""
+
+    brokers: int = 2  # hosts beside the hub
+    sources: int = 1  # hosts for suppliers
+    sinks: int = 1  # hosts for consumers
+    roots: int = 1  # channels with suppliers
+    undialable: bool = False  # the last of the sinks cannot be dialled
+    loss: float = 0.0
+    duplication: float = 0.0
+    reordering: float = 0.0  # a frame is overtaken by those behind it
+    straggling: float = 0.0  # a frame comes late, and those behind it
+    slowest: float = 0.01  # the longest base delay of a pair of hosts
+    jitter: float = 0.5  # part of the base delay by which each frame differs
+    bandwidth: float = 0.0  # bytes a second of a route, 0 for any
+    blob: int = 0  # bytes in each event
+    pace: float = 0.0  # a slow consumer's time for a batch
+    work: float = 0.001  # the longest time of a piece of a filter's work
+    patience: float = 20.0  # of moves
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a user does at `at`.
+
+    `host`: where. `object`: the channel, supplier or consumer concerned. `choice`: events a batch,
+    the filter, or 1 for a slow consumer. `place`: of a derivation. `times`: batches published, in
+    `over` seconds.
+    """
+
+    at: float
+    do: Do
+    host: int = 0
+    object: int = 0
+    choice: int = 0
+    place: int = 0
+    times: int = 1
+    over: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What fails, at `at` or when a machine first enters a state after that.
+
+    `when` is (machine, state); `host` counts from the machine's host then. `seconds`: how long; a
+    crashed host starts anew after them, or never if they are 0. `other`: the other end of a cut,
+    counted from `host`; `both`: no frame passes in either direction. The hub is not crashed, and
+    paused or cut for no longer than `SHORT`.
+    """
+
+    at: float
+    do: FaultKind
+    host: int = 0
+    other: int = 0
+    seconds: float = 0.0
+    both: bool = True
+    when: tuple[str, str] | None = None
+
+
+SHORT = 6.0  # seconds of silence after which nobody is taken for lost
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    seed: int
+    options: Options = field(default_factory=Options)
+    steps: tuple[Step, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+# Where a fault can be aimed: states in which a machine waits.
+AIMS = (
+    ("initiator", "PREPARING"),
+    ("initiator", "SWAPPING"),
+    ("source", "ATTACHED"),
+    ("source", "SWAPPED"),
+    ("origin", "AWAITING_ACKS"),
+    ("origin", "CAPTURING"),
+    ("origin", "HANDED_OVER"),
+    ("destination", "LOADING"),
+    ("destination", "PREPARED"),
+    ("destination", "RUNNING"),
+    ("destination", "COMPLETED"),
+)
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed: small, and different from the next in kind (swarm testing)."""
+    rng = random.Random(seed)
+    options = _options(rng)
+    steps = _steps(rng, options)
+    return Scenario(seed, options, steps, _faults(rng, options, steps))
+
+
+def _options(rng: random.Random) -> Options:
+    pick = rng.choice
+    heavy = rng.random() < 0.06  # events that use up a flow's credit
+    return Options(
+        brokers=pick((1, 1, 2, 2, 2, 3)),
+        sources=pick((1, 1, 1, 2, 2, 3)),
+        sinks=pick((1, 1, 1, 2)),
+        roots=pick((1, 1, 1, 1, 2)),
+        undialable=rng.random() < 0.2,
+        loss=pick((0.0, 0.0, 0.0, 0.01, 0.05, 0.2)),
+        duplication=pick((0.0, 0.0, 0.0, 0.02, 0.2)),
+        reordering=pick((0.0, 0.0, 0.0, 0.05, 0.3)),
+        straggling=pick((0.0, 0.0, 0.02, 0.1)),
+        slowest=pick((0.001, 0.01, 0.01, 0.05, 0.2)),
+        jitter=pick((0.0, 0.5, 0.5, 1.0)),
+        bandwidth=pick((0.0, 0.0, 0.0, 2e6)) if not heavy else pick((0.0, 2e8)),
+        blob=pick((700_000, 1_500_000)) if heavy else pick((0, 0, 0, 0, 2000)),
+        pace=pick((0.005, 0.02, 0.1)),
+        work=pick((0.0, 0.001, 0.005, 0.03)),
+        patience=pick((20.0, 20.0, 20.0, 3.0, 0.3)),
+    )
+
+
+def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
+    pick, number = rng.choice, lambda: rng.randrange(64)
+    first_source = 1 + options.brokers
+    first_sink = first_source + options.sources
+    busy = pick((0.2, 0.5, 1.0))  # seconds in which most of it happens
+    steps: list[Step] = []
+
+    def at_source() -> int:
+        return first_source + rng.randrange(options.sources) if rng.random() < 0.85 else number()
+
+    def at_sink() -> int:
+        return first_sink + rng.randrange(options.sinks) if rng.random() < 0.8 else number()
+
+    def publish(since: float, until: float) -> None:
+        over = pick((0.0, 0.1, 0.3)) * busy
+        at = rng.uniform(since, max(since, until - over))
+        times = pick((1, 2, 3, 6))
+        steps.append(
+            Step(at, "publish", object=number(), choice=pick((1, 1, 2, 4)), times=times, over=over)
+        )
+
+    suppliers = pick((1, 1, 2, 2, 3, 4, 8))
+    steps += [Step(0.0, "open supplier", at_source(), number()) for _ in range(min(suppliers, 4))]
+    late = 0.0 if rng.random() < 0.6 else busy
+    derived = pick((1, 1, 1, 2, 3))
+    for _ in range(derived):
+        steps.append(Step(rng.uniform(0.0, late), "derive", number(), number(), number(), number()))
+    steps += [
+        Step(0.05 + rng.uniform(0.0, late), "subscribe", at_sink(), number(), pick((0, 0, 0, 1)))
+        for _ in range(pick((1, 1, 2, 3)))
+    ]
+    for _ in range(pick((1, 2, 3))):
+        publish(0.1, 0.1 + busy)
+    for _ in range(pick((0, 1, 1, 1, 2, 3))):
+        at = rng.uniform(0.1, 0.1 + busy)
+        steps.append(Step(at, "move", number(), number(), 0, number()))
+        publish(at - 0.05, at + 0.3)  # a move that nothing crosses proves little
+    rare: tuple[tuple[Do, float], ...] = (
+        ("offload", 0.2),
+        ("subscribe", 0.2),
+        ("unsubscribe", 0.15),
+        ("close supplier", 0.2),
+        ("close derived", 0.08),
+        ("close root", 0.04),
+    )
+    for do, probability in rare:
+        if rng.random() < probability:
+            at = rng.uniform(0.1, 0.1 + busy)
+            steps.append(Step(at, do, at_sink(), number(), 0, number()))
+    steps += [
+        Step(rng.uniform(0.05, busy), "open supplier", at_source(), number())
+        for _ in range(max(0, suppliers - 4) or (rng.random() < 0.1))
+    ]
+    return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Fault, ...]:
+    """Mostly few; none in a third of the scenarios, and a death in few, for the time it takes."""
+    pick, number = rng.choice, lambda: rng.randrange(64)
+    faults: list[Fault] = []
+    moves = any(step.do in ("move", "offload") for step in steps)
+    until = max(step.at for step in steps)
+    for _ in range(pick((0, 0, 1, 1, 2, 3))):
+        do: FaultKind = pick(("crash", "pause", "pause", "cut", "cut", "slow"))
+        if do == "crash" and any(fault.do == "crash" for fault in faults):
+            continue
+        aimed = moves and rng.random() < 0.6
+        if do == "crash":
+            seconds = pick((0.0, 0.0, 0.05, 0.5, 12.0))
+        else:
+            seconds = pick((0.02, 0.1, 0.5, 2.0))
+        faults.append(
+            Fault(
+                0.0 if aimed else rng.uniform(0.1, until + 0.1),
+                do,
+                pick((0, 0, number())) if aimed else number(),
+                number(),
+                seconds,
+                rng.random() < 0.6,
+                pick(AIMS) if aimed else None,
+            )
+        )
+    return tuple(faults)
