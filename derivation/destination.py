@@ -121,7 +121,10 @@ class Destination(Machine):
         effects: list[Effect] = []
         if state := {key: value for each in got for key, value in each.state.items()}:
             effects.append(RestoreState(state))
-        effects += [MergeBuffer(each.buffer, each.ended, each.lost) for each in got]
+        effects += [
+            MergeBuffer(each.buffer, each.ended, each.lost, each.inputs, each.outputs)
+            for each in got
+        ]
         return [*effects, StartFilter(), *self._report_when_complete()]
 
     def _report_when_complete(self) -> list[Effect]:

@@ -7,7 +7,7 @@ the stream is the hand-over alone. What it received but had not filtered by then
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from derivation.protocol import (
     HandOver,
     Party,
     Plan,
+    Positions,
     Prepared,
     RemoveFilter,
     Send,
@@ -56,12 +57,14 @@ class AckReceived:
 class StateCaptured:
     """The filter stands still. `buffer` holds (supplier, events) in the order of arrival.
 
-    `error`: the filter was stopped meanwhile, and why.
+    `error`: the filter was stopped meanwhile, and why. `inputs` and `outputs`: how far it has come.
     """
 
     state: dict[str, bytes]
     buffer: tuple[tuple[str, Any], ...]
     error: str | None = None
+    inputs: Positions = field(default_factory=dict)
+    outputs: Positions = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,8 @@ class Origin(Machine):
             ended=tuple(flow for flow in old if flow not in self._lost),
             error=captured.error,
             lost=tuple(flow for flow in old if flow in self._lost),
+            inputs={key: each for key, each in captured.inputs.items() if goes_there(key)},
+            outputs={key: each for key, each in captured.outputs.items() if goes_there(key)},
         )
 
     def _cancel(self, _: Cancelled, __: float) -> list[Effect]:

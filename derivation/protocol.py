@@ -22,11 +22,12 @@ Messages in band travel inside the flow, behind its last event and before its fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Party = str  # the name of a node
 FlowId = int
+Positions = dict[str, tuple[int, int]]  # by supplier: a stream, and how far it has come
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,8 @@ class HandOver:
     but not its filter, in order; both hold only what concerns this destination's suppliers.
     `ended` are the origin's flows that its successor's flows follow; `lost` are those whose source
     was lost before the ACK, so that what follows them follows a gap. `error`: the filter was
-    stopped before it could be handed over, and why.
+    stopped before it could be handed over, and why. `inputs` and `outputs`: how far the filter has
+    come, by supplier, with what it took and with what it made.
     """
 
     derivation: int
@@ -138,6 +140,8 @@ class HandOver:
     ended: tuple[FlowId, ...]
     error: str | None = None
     lost: tuple[FlowId, ...] = ()
+    inputs: Positions = field(default_factory=dict)
+    outputs: Positions = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +193,8 @@ class MergeBuffer:
     buffer: tuple[Any, ...]
     ended: tuple[FlowId, ...]
     lost: tuple[FlowId, ...] = ()
+    inputs: Positions = field(default_factory=dict)
+    outputs: Positions = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Carries out changes of the fabric, one at a time, in the order in which they were asked for.
 
-A change is a generator: it yields calls to nodes and is resumed with their answers, or a migration
-and is resumed with its outcome; so it reads in the order in which it happens. The calls are few
-(events never pass here).
+A change is a generator: it yields calls to nodes (or an attempt at some) and is resumed with their
+answers, or a migration and is resumed with its outcome; so it reads in the order in which it
+happens. The calls are few (events never pass here).
 """
 
 from __future__ import annotations
@@ -10,16 +10,26 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any
 
 from activebroker.broker.messages import Body, CallBody
 from activebroker.broker.migration import Migration
-from activebroker.core.errors import ActiveBrokerError
+from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 
 log = logging.getLogger(__name__)
 
 Calls = list[tuple[str, CallBody]]
-Change = Generator[Calls | Migration, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Calls to nodes that may be gone: None is the answer of one that is, or does not answer."""
+
+    calls: Calls
+
+
+Change = Generator[Calls | Attempt | Migration, Any, Any]
 Done = Callable[[Any, ActiveBrokerError | None], None]
 PATIENCE = 10.0  # seconds that a node may take to carry out a call
 
@@ -102,7 +112,9 @@ class Changes:
             else:
                 self._ask(step)
 
-    def _ask(self, calls: Calls) -> None:
+    def _ask(self, step: Calls | Attempt) -> None:
+        calls = step.calls if isinstance(step, Attempt) else step
+        minor = (Unreachable, DeadlineExceeded) if isinstance(step, Attempt) else ()
         self._answers, self._missing, self._error = [None] * len(calls), len(calls), None
         if not calls:
             self._resume([], None)
@@ -111,7 +123,8 @@ class Changes:
         def answered(index: int) -> Done:
             def done(result: Any, error: ActiveBrokerError | None) -> None:
                 self._answers[index] = result
-                self._error = self._error or error
+                if error is not None and not isinstance(error, minor):
+                    self._error = self._error or error
                 self._missing -= 1
                 if self._missing == 0:
                     self._resume(self._answers, self._error)

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from activebroker.broker.changes import Calls, Change, Changes, Done
+from activebroker.broker.changes import Attempt, Calls, Change, Changes, Done
 from activebroker.broker.messages import (
     AbandonPort,
     Body,
     CallBody,
+    CheckpointKept,
+    CheckpointTaken,
     CloseChannel,
     CloseFlow,
     CloseOutlet,
@@ -33,6 +35,9 @@ from activebroker.broker.messages import (
     OpenFlow,
     OpenOutlet,
     OpenSupplier,
+    OutletDrained,
+    PeerSuspected,
+    ReportNode,
     ReportStatus,
     SetPredicate,
     Subscribe,
@@ -40,12 +45,12 @@ from activebroker.broker.messages import (
     Unsubscribe,
 )
 from activebroker.broker.migration import Migration, plan_move, plan_offload, union
+from activebroker.broker.recovery import Recovery
 from activebroker.broker.status import report
 from activebroker.core.errors import (
     ActiveBrokerError,
     ChannelTypeConflict,
     Closed,
-    DeadlineExceeded,
     InvalidFilter,
     MoveFailed,
     NameTaken,
@@ -54,7 +59,7 @@ from activebroker.core.errors import (
     Unreachable,
     suggestion,
 )
-from activebroker.routing import Channel, Flow, Graph, Member, Outlet, Port, Stage
+from activebroker.routing import Channel, Flow, Graph, Member, Outlet, Port, Positions, Stage
 from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
 
 
@@ -68,12 +73,18 @@ class Directory:
         tell: Callable[[str, Body], None],
         set_deadline: Callable[[int, float | None], None],
         now: Callable[[], float],
+        expel: Callable[[str], None],
     ) -> None:
+        self._expel = expel
         self.members: dict[str, Member] = {me.name: me}
         self.graph = Graph()
         self._me = me
         self._call = call
         self._tell = tell
+        self._unaccepted: dict[str, CheckpointTaken] = {}  # by channel
+        self._recovery = Recovery(
+            self.graph, self.members, self._tidy, self._expect, self._greet, expel
+        )
         self._changes = Changes(call, tell, set_deadline, now, self._failed_late)
 
     def request(self, body: CallBody, done: Done) -> None:
@@ -85,6 +96,44 @@ class Directory:
             report(self.members, self.graph, self._call, done)
             return
         self._changes.submit(getattr(self, f"_{type(body).__name__}")(body), done)
+
+    def told(self, source: str, body: CheckpointTaken | OutletDrained | PeerSuspected) -> None:
+        """Take news from a node."""
+        match body:
+            case CheckpointTaken(channel):
+                self._unaccepted[channel] = body
+                self._accept(channel)
+            case OutletDrained(outlet_id):
+                for each in self.graph.channels.values():
+                    if (outlet := each.outlets.get(outlet_id)) is not None:
+                        outlet.drained = True
+                    if each.left.pop(outlet_id, None) is not None:
+                        self._accept(each.name)
+            case PeerSuspected(peer):
+                self._changes.submit(self._judge(source, peer), lambda result, error: None)
+
+    def _accept(self, name: str) -> None:
+        """Keep a checkpoint, unless what its filter made at an earlier place may still be lost."""
+        channel = self.graph.channels.get(name)
+        if channel is None or any(outlet.supplier is None for outlet in channel.left.values()):
+            return
+        taken = self._unaccepted.get(name)
+        if taken is not None and taken.stage in channel.stages:
+            del self._unaccepted[name]
+            channel.checkpoint, channel.fresh = taken.checkpoint, False
+            self._tell(channel.stages[taken.stage].node, CheckpointKept(taken.stage))
+
+    def _judge(self, accuser: str, accused: str) -> Change:
+        """Two members that cannot hear each other: one has to go. A broker can be replaced."""
+        if accuser not in self.members or accused not in self.members:
+            return
+        yield [
+            (accuser, ReportNode())
+        ]  # who cannot hear anybody does not answer, and goes by itself
+        if self.members[accuser].is_broker and not self.members[accused].is_broker:
+            self._expel(accuser)
+        else:
+            self._expel(accused)
 
     def lost(self, node: str) -> None:
         """A member fell silent: what it had is gone."""
@@ -118,11 +167,27 @@ class Directory:
             for outlet in [*channel.outlets.values(), *channel.relayed.values()]:
                 if outlet.node == name and outlet.supplier is not None:
                     yield from self._remove_supplier(channel, outlet.supplier)
-            for stage in [each for each in channel.stages.values() if each.node == name]:
-                yield from self._lose_stage(channel, stage)
+            fed = self._stages()
             for port in [each for each in channel.ports.values() if each.node == name]:
-                yield from self._remove_port(channel, port.id)
+                if port.id not in fed:
+                    yield from self._remove_port(channel, port.id)
+        # What is derived from a lost filter's channel goes on before it does.
+        for channel in reversed(self._downwards()):
+            lost = [each for each in channel.stages.values() if each.node == name]
+            lost_with = [each for each in channel.left.values() if each.node == name]
+            if lost or any(outlet.supplier is None for outlet in lost_with):
+                yield from self._lose_filter(channel, lost, name)
+            for outlet in lost_with:
+                channel.left.pop(outlet.id, None)
         return None
+
+    def _stages(self) -> set[int]:
+        return {stage for channel in self.graph.channels.values() for stage in channel.stages}
+
+    def _downwards(self) -> list[Channel]:
+        """All channels, each behind the one it is derived from."""
+        roots = [each.name for each in self.graph.channels.values() if each.parent is None]
+        return [channel for root in roots for channel in self.graph.subtree(root)]
 
     def _see_off(self, name: str) -> None:
         if self.members.pop(name, None) is not None:
@@ -134,10 +199,11 @@ class Directory:
             self._tell(name, changed)
 
     def _tidy(self, calls: Iterable[tuple[str, CallBody]]) -> Change:
-        """Take things down. Where a node is gone, or goes meanwhile, they are down already."""
-        with suppress(Unreachable, DeadlineExceeded):
-            return (yield [(node, body) for node, body in calls if node in self.members])
-        return None
+        """Take things down. Where a node is gone, or goes meanwhile, they are down already.
+
+        Returns the answers of those calls whose nodes are members; None from who gave none.
+        """
+        return (yield Attempt([(node, body) for node, body in calls if node in self.members]))
 
     # --- channels -----------------------------------------------------------------------------
 
@@ -173,6 +239,7 @@ class Directory:
             for outlet in channel.outlets.values():
                 for flow in self.graph.out_of(outlet.id):
                     calls.append(self._complete(flow.port))
+            calls += [(each.node, CloseOutlet(each.id, True)) for each in channel.left.values()]
             for own in channel.relayed.values():
                 calls += [self._complete(flow.port) for flow in self.graph.out_of(own.id)]
             # Consumers of a channel that never had a supplier.
@@ -201,6 +268,8 @@ class Directory:
                 self.graph.displace(channel, stage_id)
             channel.ports.clear()
             channel.relayed.clear()
+            channel.left.clear()
+            self._unaccepted.pop(channel.name, None)
         if top.parent is not None:
             yield from self._feed_relays(self.graph.channels[top.parent])
 
@@ -248,6 +317,8 @@ class Directory:
         yield from self._tidy([(own.node, CloseOutlet(own.id, finished=False))])
         for outlet in (own, *outlets):
             self.graph.remove_outlet(channel, outlet.id)
+        if own.node in self.members and not own.drained:
+            channel.left[own.id] = own
 
     def _Subscribe(self, body: Subscribe) -> Change:
         channel = self._channel(body.channel)
@@ -266,18 +337,25 @@ class Directory:
         return None
 
     def _remove_port(self, channel: Channel, port: int) -> Change:
+        taker = channel.ports[port].taker if port in channel.ports else ""
         flows = self.graph.remove_port(channel, port)
-        yield from self._tidy(
-            (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id)) for flow in flows
-        )
+        yield from self._tidy(self._close_flows(channel, flows, taker))
         yield from self._feed_relays(channel)
+
+    def _close_flows(self, channel: Channel, flows: list[Flow], taker: str) -> Calls:
+        """Stop the flows of a taker that is gone for good, also where something is only kept."""
+        calls: Calls = [
+            (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id, taker)) for flow in flows
+        ]
+        kept_at = [*channel.left.values(), *channel.relayed.values()]
+        return [*calls, *((each.node, CloseFlow(each.id, 0, taker)) for each in kept_at)]
 
     def _feed_relays(self, channel: Channel) -> Change:
         """A relay is sent what its consumers want together.
 
-        Returns, by relay, from which sequence number on its feed carries what it did not before.
+        Returns, by relay, from which position on its feed carries what it did not before.
         """
-        since: dict[int, int] = {}
+        since: dict[int, Positions] = {}
         for own in channel.relayed.values():
             for feed in self.graph.out_of(own.id):
                 if feed.port.id in channel.outlets:
@@ -286,8 +364,11 @@ class Directory:
                     if wanted != feed.port.predicate:
                         feed.port.predicate = wanted
                         call = own.node, SetPredicate(own.id, feed.id, wanted)
-                        if answers := (yield from self._tidy([call])):
-                            since[feed.port.id] = answers[0]
+                        answers = yield from self._tidy([call])
+                        if answers and answers[0] is not None:
+                            since[feed.port.id] = {
+                                name: (at[0], at[1]) for name, at in answers[0].items()
+                            }
         return since
 
     # --- derived channels ---------------------------------------------------------------------
@@ -318,7 +399,8 @@ class Directory:
     def _deploy(self, channel: Channel, nodes: list[str], engine: str) -> Change:
         stages = [self.graph.place(channel, node, engine) for node in nodes]
         try:
-            yield [(stage.node, Deploy(channel.stage_spec(stage))) for stage in stages]
+            recovers = self.graph.recovers(channel)
+            yield [(stage.node, Deploy(channel.stage_spec(stage, recovers))) for stage in stages]
         except ActiveBrokerError:
             for stage in stages:
                 self.graph.displace(channel, stage.id)
@@ -327,23 +409,32 @@ class Directory:
 
     def _remove_stages(self, channel: Channel) -> Change:
         for stage in list(channel.stages.values()):
-            calls: Calls = [
-                (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id))
-                for flow in self.graph.into(stage.id)
-            ]
+            calls = self._stop_feeding(channel, stage)
             self.graph.displace(channel, stage.id)
             yield from self._tidy([*calls, (stage.node, Undeploy(stage.id))])
 
-    def _lose_stage(self, channel: Channel, stage: Stage) -> Change:
-        """A node is gone, and with it a place of a derived channel's filter."""
-        if channel.at == SUPPLIER:  # its suppliers are gone as well, and it goes on with the others
-            self.graph.displace(channel, stage.id)
-        else:
-            yield from self._abandon(
-                channel,
-                f"{stage.node!r}, which ran the filter of channel {channel.name!r}, is gone. "
-                "Derive the channel again at another place.",
-            )
+    def _stop_feeding(self, channel: Channel, stage: Stage) -> Calls:
+        assert channel.parent is not None
+        parent = self.graph.channels[channel.parent]
+        return self._close_flows(parent, self.graph.into(stage.id), channel.name)
+
+    def _lose_filter(self, channel: Channel, lost: list[Stage], node: str) -> Change:
+        """A node is gone, and with it a place of a derived channel's filter, or what it had made at
+        an earlier place."""
+        if not self.graph.recovers(channel) and lost:
+            # Its suppliers are gone as well, and it goes on with the others.
+            for stage in lost:
+                self.graph.displace(channel, stage.id)
+            return
+        if self._recovery.possible(channel):
+            self._unaccepted.pop(channel.name, None)
+            if (yield from self._recovery.recover(channel)):
+                return
+        yield from self._abandon(
+            channel,
+            f"{node!r}, which ran the filter of channel {channel.name!r}, is gone, and it could "
+            "not go on elsewhere. Derive the channel again.",
+        )
 
     def _abandon(self, top: Channel, reason: str) -> Change:
         """What made a channel's events is gone: end it for its consumers, with all below it."""
@@ -353,6 +444,9 @@ class Directory:
             stages = channel.stages.values()
             calls += [(stage.node, Undeploy(stage.id)) for stage in stages]
             consumers = [each for each in channel.ports.values() if each.id not in filters]
+            if channel is top:
+                for stage in stages:
+                    calls += self._stop_feeding(channel, stage)
             calls += [(port.node, AbandonPort(port.id, reason)) for port in consumers]
         yield from self._tidy(calls)
         yield from self._forget(top)
@@ -374,7 +468,7 @@ class Directory:
         calls: Calls = []
         for flow in flows:
             # A new consumer of a relay must not see the holes in what was sent there before.
-            spec = flow.spec(since=since.get(flow.outlet.id, 0))
+            spec = flow.spec(since=since.get(flow.outlet.id))
             calls.append((flow.outlet.node, OpenFlow(spec)))
         self._expect(flows)
         with suppress(Unreachable):  # a source that is lost meanwhile is no fault of the consumer
@@ -460,16 +554,22 @@ class Directory:
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
         migration.commit(self.graph)
+        self._accept(name)
         self._expect(migration.new_flows)
         if outcome == "overdue":
             raise MoveFailed(f"Channel {name!r} is still moving: {reason}.")
         if outcome == "failed":
             yield from self._end_failed(migration, reason)
-            raise MoveFailed(f"Channel {name!r} has ended amid the switch-over: {reason}.")
+            raise MoveFailed(f"Channel {name!r} could not complete the switch-over: {reason}.")
 
     def _end_failed(self, migration: Migration, reason: str) -> Change:
-        """End the channel. (A lost relay's supplier goes when the relay's node is seen off.)"""
+        """Let the filter go on from its last checkpoint, or end the channel. (A lost relay's
+        supplier goes when the relay's node is seen off.)"""
         channel = migration.channel
+        if channel.parent is not None and self._recovery.possible(channel):
+            self._unaccepted.pop(channel.name, None)
+            if (yield from self._recovery.recover(channel, tuple(migration.old_stages.items()))):
+                return
         yield from self._tidy(
             (node, Undeploy(stage)) for node, stage in migration.old_stages.items()
         )

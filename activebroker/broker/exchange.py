@@ -24,24 +24,29 @@ from activebroker.broker.effects import (
 from activebroker.broker.link import Buffers
 from activebroker.broker.messages import (
     Body,
+    CheckpointKept,
+    CheckpointTaken,
     CreditReturned,
     Events,
     FlowDropped,
     FlowEnded,
     FlowOpened,
+    OutletDrained,
+    Settled,
     StreamEnded,
     TypeAnnounced,
 )
 from activebroker.broker.outlet import WINDOW, OutFlow, Outlet
-from activebroker.broker.port import InFlow, Port
+from activebroker.broker.port import InFlow, Port, supplier_of
 from activebroker.broker.stage import Stage
 from activebroker.core.errors import FilterStopped, ProtocolError, Unreachable
 from activebroker.events import EventType, TypeRegistry, load
 from activebroker.matching import Parcel
-from activebroker.routing import FlowSpec, StageSpec
-from predicate_extract import TRUE
+from activebroker.routing import FlowSpec, Positions, StageSpec
 
 CREDIT_STEP = WINDOW // 4  # bytes consumed before credit goes back
+LOST = "A place that ran the channel's filter was lost when the channel had been closed already."
+SETTLE_EVERY = 0.01  # seconds between a subscription's news for what feeds it, if any
 
 Send = Callable[[str, Body, Buffers], None]
 Item = Parcel | StreamEnded | FlowEnded
@@ -58,6 +63,7 @@ class Exchange:
     def __init__(
         self,
         here: str,
+        directory: str,
         send: Send,
         announce: Callable[[str, EventType], None],
         registry: TypeRegistry,
@@ -69,6 +75,7 @@ class Exchange:
         self.ports: dict[int, Port] = {}
         self.stages: dict[int, Stage] = {}
         self._here = here
+        self._directory = directory
         self._send = send
         self._announce = announce
         self._registry = registry
@@ -78,17 +85,27 @@ class Exchange:
         self._local: deque[Callable[[], None]] = deque()
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
+        self._settling: dict[int, Positions] = {}  # subscriptions' news for what feeds them
+        self._settled_at = 0.0
+        self.now = 0.0  # the time of the input in hand
 
     # --- what the directory sets up -----------------------------------------------------------
 
-    def open_outlet(self, id: int, channel: str, supplier: str | None) -> Outlet:
-        outlet = self.outlets[id] = Outlet(id, channel, supplier, self._carry)
+    def open_outlet(
+        self, id: int, channel: str, supplier: str | None, numbers: bool = False
+    ) -> Outlet:
+        outlet = self.outlets[id] = Outlet(id, channel, supplier, self._carry, numbers)
         return outlet
 
     def close_outlet(self, id: int, finished: bool) -> None:
         """End a supplier's outlet behind all it has published."""
         outlet = self.outlets.get(id)
-        if outlet is None or outlet.ended:
+        if outlet is None:
+            return
+        if outlet.ended:
+            if finished:
+                outlet.takers.clear()
+                self._sweep(outlet)
             return
         if outlet.supplier is not None:
             outlet.end_stream(outlet.supplier)
@@ -98,28 +115,45 @@ class Exchange:
 
     def open_flow(self, spec: FlowSpec) -> None:
         outlet = self.outlets.get(spec.outlet)
-        if outlet is not None:
-            outlet.open(spec)
+        # What is lost with its taker need not be kept for it.
+        keeps = spec.filter and spec.target != self._here
+        tracks = outlet is not None and (keeps or outlet.numbers)
+        opened = FlowOpened(
+            spec.id,
+            spec.port,
+            spec.outlet,
+            spec.after,
+            spec.supplier,
+            spec.taker if tracks else "",
+        )
         if spec.target == self._here:
-            self._local.append(partial(self._opened_here, spec))
+            self._local.append(partial(self._opened_here, opened))
         else:
-            opened = FlowOpened(spec.id, spec.port, spec.outlet, spec.after, spec.supplier)
             self._send(spec.target, opened, ())
-        if outlet is None:
+        if outlet is not None:
+            outlet.open(spec, keeps)
+        else:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
             error = self._stopped.get(spec.outlet)
             end = FlowEnded(spec.id, spec.port, finished=error is not None, error=error)
-            self._carry(OutFlow(spec, TRUE), end)
+            self._carry(OutFlow(spec), end)
 
     def expect_flow(self, spec: FlowSpec) -> None:
         if (port := self.ports.get(spec.port)) is not None:
             port.expect(spec.id, spec.source, spec.outlet)
 
-    def close_flow(self, outlet_id: int, flow_id: int) -> None:
-        """The flow's port is gone."""
+    def close_flow(self, outlet_id: int, flow_id: int, taker: str | None = None) -> None:
+        """The flow's port is gone; with `taker`, for good."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
             outlet.close(flow_id)
+            if taker is not None:
+                outlet.drop(taker)
             self._unblocked(outlet)
+
+    def drop_flow(self, outlet_id: int, flow_id: int, taker_too: bool) -> None:
+        """A port says that it is gone, and perhaps the one it was for as well."""
+        if (outlet := self.outlets.get(outlet_id)) is not None:
+            self.close_flow(outlet_id, flow_id, outlet.served_by(flow_id) if taker_too else None)
 
     def end_flow(
         self, outlet_id: int, flow_id: int, followers: int = 0, finished: bool = False
@@ -129,15 +163,16 @@ class Exchange:
             outlet.end_flow(flow_id, followers, finished)
             self._unblocked(outlet)
 
-    def set_predicate(self, outlet_id: int, flow_id: int, predicate: str | None) -> int:
-        """Change what a flow carries; return the sequence number from which on it does."""
+    def set_predicate(self, outlet_id: int, flow_id: int, predicate: str | None) -> Positions:
+        """Change what a flow carries; return the position from which on it does."""
         if (outlet := self.outlets.get(outlet_id)) is None:
-            return 0
+            return {}
         outlet.set_predicate(flow_id, predicate)
-        return outlet.position
+        return outlet.positions
 
     def open_stage(self, spec: StageSpec) -> Stage:
-        port, outlet = Port(spec.id), self.open_outlet(spec.id, spec.channel, None)
+        port = Port(spec.id)
+        outlet = self.open_outlet(spec.id, spec.channel, None, numbers=spec.envelope is not None)
         self.ports[spec.id] = port
         stage = self.stages[spec.id] = Stage(spec, port, outlet, self._consumed)
         return stage
@@ -147,12 +182,21 @@ class Exchange:
         self._set_idle_timer(stage)
         self.pump(stage)
 
-    def remove_stage(self, id: int) -> None:
-        """Drop a stage; what its outlet still has for its flows goes out."""
+    def discard_stage(self, id: int) -> None:
+        """Drop a stage with all that its outlet still has: another place makes it again."""
+        if (outlet := self.outlets.pop(id, None)) is not None:
+            outlet.ended = True
+            outlet.flows.clear()
+            outlet.takers.clear()
+        self.remove_stage(id, goes_on=True)
+
+    def remove_stage(self, id: int, goes_on: bool = False) -> None:
+        """Drop a stage; what its outlet still has for its flows goes out. `goes_on`: its filter
+        will be elsewhere."""
         self._stopped.pop(id, None)
         if self.stages.pop(id, None) is None:
             return
-        self._drop_port(self.ports.pop(id))
+        self._drop_port(self.ports.pop(id), goes_on)
         if (outlet := self.outlets.get(id)) is not None:
             if not outlet.ended:
                 outlet.end()
@@ -180,6 +224,33 @@ class Exchange:
             self.close_port(id)
             self._effects.append(EndSubscription(id, Unreachable(reason)))
 
+    def release_port(self, id: int, outlets: Sequence[int]) -> Positions:
+        """What fed a port will be replaced; return how far it has come, by supplier."""
+        if (port := self.ports.get(id)) is None:
+            return {}
+        return port.release(outlets)
+
+    def forget_kept(self, outlet_id: int) -> None:
+        """A filter that came here from elsewhere is lost with this node: keep nothing for it."""
+        if (outlet := self.outlets.get(outlet_id)) is not None:
+            outlet.forget_kept()
+            self._unblocked(outlet)
+
+    def checkpoint_kept(self, stage_id: int) -> None:
+        """The directory has a stage's checkpoint: what led up to it need not be kept."""
+        if (stage := self.stages.get(stage_id)) is not None:
+            for node, outlet, taker, upto in stage.saving.kept():
+                self._settle(node, outlet, taker, upto)
+            self.pump(stage)
+
+    def tick(self) -> None:
+        """Called several times a second."""
+        for stage in list(self.stages.values()):
+            stage.saving.tick()
+            self.pump(stage)
+        for port_id in list(self._settling):
+            self._settle_port(port_id)
+
     def abandon_all(self, reason: str) -> None:
         """Nothing here is of use without the directory."""
         for stage_id in list(self.stages):
@@ -193,6 +264,7 @@ class Exchange:
 
     def publish(self, outlet_id: int, parcel: Parcel) -> None:
         outlet = self.outlets[outlet_id]
+        parcel.upto = (outlet_id, int(parcel.batch.seqs[-1]) + 1)
         outlet.emit(parcel)
         if not outlet.ready:
             self._blocked[outlet_id] = None
@@ -206,23 +278,29 @@ class Exchange:
     def receive(self, source: str, body: Body, buffers: Sequence[Any]) -> bool:
         """Handle an in-band message or credit from a peer; False if it is neither."""
         match body:
-            case Events(flow, port_id, supplier, fingerprint, certain):
+            case Events(flow, port_id, supplier, fingerprint, certain, upto):
                 type_ = self._registry.get(fingerprint)
                 if type_ is None:
                     raise ProtocolError(f"{source!r} sent events of a type it did not announce.")
                 if (port := self.ports.get(port_id)) is not None:
-                    parcel = Parcel(load(type_, supplier, buffers), certain)
+                    parcel = Parcel(load(type_, supplier, buffers), certain, upto)
                     self._arrived(port, flow, parcel)
-            case StreamEnded(flow, port_id, _) | FlowEnded(flow, port_id):
+            case StreamEnded(flow, port_id) | FlowEnded(flow, port_id):
                 if (port := self.ports.get(port_id)) is not None:
                     self._arrived(port, flow, body)
             case FlowOpened(flow, port_id, outlet_id):
                 if (port := self.ports.get(port_id)) is not None:
                     self._opened(port, body, source)
                 else:
-                    self._send(source, FlowDropped(flow, outlet_id), ())
-            case FlowDropped(flow, outlet_id):
-                self.close_flow(outlet_id, flow)
+                    # The directory tells what is kept for a filter that is elsewhere by now.
+                    gone = not body.taker or port_id in self._stopped
+                    self._send(source, FlowDropped(flow, outlet_id, gone), ())
+            case FlowDropped(flow, outlet_id, taker_too):
+                self.drop_flow(outlet_id, flow, taker_too)
+            case Settled(outlet_id, taker, upto):
+                self._settled(outlet_id, taker, upto)
+            case CheckpointKept(stage_id):
+                self.checkpoint_kept(stage_id)
             case TypeAnnounced(description):
                 self._registry.resolve(description)
             case CreditReturned(flow, outlet_id, nbytes):
@@ -247,6 +325,9 @@ class Exchange:
     def pump(self, stage: Stage) -> None:
         if (work := stage.pump()) is not None:
             self._effects.append(work)
+        if (checkpoint := stage.saving.to_send()) is not None:
+            taken = CheckpointTaken(stage.spec.channel, stage.spec.id, checkpoint)
+            self._send(self._directory, taken, ())
         self._sweep(stage.outlet)
 
     def idle(self, stage_id: int) -> None:
@@ -283,38 +364,37 @@ class Exchange:
             return
         batch = item.batch
         self._announce(spec.target, batch.type)
-        head = Events(spec.id, spec.port, batch.supplier, batch.type.fingerprint, item.certain)
+        head = Events(
+            spec.id, spec.port, batch.supplier, batch.type.fingerprint, item.certain, item.upto
+        )
         self._send(spec.target, head, item.buffers)
 
-    def _opened_here(self, spec: FlowSpec) -> None:
-        if (port := self.ports.get(spec.port)) is None:
-            self.close_flow(spec.outlet, spec.id)
+    def _opened_here(self, opened: FlowOpened) -> None:
+        if (port := self.ports.get(opened.port)) is None:
+            gone = not opened.taker or opened.port in self._stopped
+            self.drop_flow(opened.outlet, opened.flow, gone)
         else:
-            opened = FlowOpened(spec.id, spec.port, spec.outlet, spec.after, spec.supplier)
             self._opened(port, opened, self._here)
 
     def _opened(self, port: Port, opened: FlowOpened, source: str) -> None:
         expected = source != self._here  # the directory gives notice of flows between nodes
-        port.opened(opened.flow, source, opened.outlet, opened.after, expected, opened.supplier)
+        port.opened(
+            opened.flow,
+            source,
+            opened.outlet,
+            opened.after,
+            expected,
+            opened.supplier,
+            opened.taker,
+        )
         if port.id in self.stages:
             self._on_flow_opened(port.id, opened.flow)
         self._drop_broken(port)
 
     def _drop_broken(self, port: Port) -> None:
-        """Take nothing of what follows a gap."""
+        """Take nothing of what follows a gap: the directory lets a filter go on before it."""
         for flow in port.take_broken():
-            self._drop_flow(flow)
-            if flow.supplier is not None:
-                continue  # a supplier that is gone: its stream ends before the gap
-            reason = (
-                "The place that ran the channel's filter before it moved is lost, with events that "
-                "had not arrived. Derive the channel again."
-            )
-            if (stage := self.stages.get(port.id)) is not None:
-                port.error = port.error or reason
-                self.pump(stage)
-            else:
-                self.abandon_port(port.id, reason)
+            self._drop_flow(flow, goes_on=True)
 
     def _arrived_here(self, spec: FlowSpec, item: Item) -> None:
         if (port := self.ports.get(spec.port)) is not None:
@@ -338,6 +418,14 @@ class Exchange:
             for flow, item in free:
                 if isinstance(item, Parcel):
                     self._effects.append(Deliver(port.id, flow.id, item.batch, item.nbytes))
+            if port.sources:
+                news = self._settling.setdefault(port.id, {})
+                for _, item in free:
+                    if not isinstance(item, FlowEnded):
+                        news[supplier_of(item)] = item.upto
+                if self.now - self._settled_at >= SETTLE_EVERY or self._all_here(port):
+                    self._settled_at = self.now
+                    self._settle_port(port.id)
         self._drop_broken(port)
         self._after(port)
 
@@ -351,18 +439,20 @@ class Exchange:
             self._effects.append(EndSubscription(port.id, FilterStopped(port.error)))
         elif port.complete:
             self.ports.pop(port.id, None)
-            self._effects.append(EndSubscription(port.id))
+            self._effects.append(
+                EndSubscription(port.id, Unreachable(LOST) if port.holes else None)
+            )
 
-    def _drop_port(self, port: Port) -> None:
+    def _drop_port(self, port: Port, goes_on: bool = False) -> None:
         for flow in port.flows.values():
-            self._drop_flow(flow)
+            self._drop_flow(flow, goes_on)
         port.flows.clear()
 
-    def _drop_flow(self, flow: InFlow) -> None:
+    def _drop_flow(self, flow: InFlow, goes_on: bool = False) -> None:
         if flow.source == self._here:
-            self._local.append(partial(self.close_flow, flow.outlet, flow.id))
+            self._local.append(partial(self.drop_flow, flow.outlet, flow.id, not goes_on))
         else:
-            self._send(flow.source, FlowDropped(flow.id, flow.outlet), ())
+            self._send(flow.source, FlowDropped(flow.id, flow.outlet, not goes_on), ())
 
     def _consumed(self, flow: InFlow, nbytes: int) -> None:
         flow.consumed += nbytes
@@ -373,6 +463,30 @@ class Exchange:
             self._local.append(lambda: self._credit(flow.outlet, flow.id, nbytes))
         else:
             self._send(flow.source, CreditReturned(flow.id, flow.outlet, nbytes), ())
+
+    def _settle_port(self, port_id: int) -> None:
+        """What a subscription has, it has for good."""
+        upto = self._settling.pop(port_id)
+        if (port := self.ports.get(port_id)) is not None:
+            for outlet, (node, taker) in list(port.sources.items()):
+                self._settle(node, outlet, taker, upto)
+            for outlet in port.leaving:
+                port.sources.pop(outlet, None)
+            port.leaving.clear()
+
+    def _all_here(self, port: Port) -> bool:
+        return all(node == self._here for node, _ in port.sources.values())
+
+    def _settle(self, node: str, outlet: int, taker: str, upto: Positions) -> None:
+        if node == self._here:
+            self._local.append(partial(self._settled, outlet, taker, upto))
+        else:
+            self._send(node, Settled(outlet, taker, upto), ())
+
+    def _settled(self, outlet_id: int, taker: str, upto: Positions) -> None:
+        if (outlet := self.outlets.get(outlet_id)) is not None:
+            outlet.settle(taker, upto)
+            self._unblocked(outlet)
 
     def _credit(self, outlet_id: int, flow_id: int, nbytes: int) -> None:
         if (outlet := self.outlets.get(outlet_id)) is not None:
@@ -392,7 +506,8 @@ class Exchange:
     def _sweep(self, outlet: Outlet) -> None:
         stage = self.stages.get(outlet.id)
         if outlet.drained and (stage is None or not stage.moving):
-            self.outlets.pop(outlet.id, None)
+            if self.outlets.pop(outlet.id, None) is not None:
+                self._send(self._directory, OutletDrained(outlet.id), ())
             self.remove_stage(outlet.id)
             if stage is not None and outlet.error is not None:
                 self._stopped[outlet.id] = outlet.error

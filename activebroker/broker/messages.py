@@ -13,10 +13,10 @@ import msgspec
 from activebroker.core.errors import ProtocolError
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope, Failure
-from activebroker.routing import FlowSpec, Member, StageSpec
+from activebroker.routing import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
 from derivation.protocol import Plan, Swap
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
@@ -27,21 +27,27 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field=
 
 
 class FlowOpened(Message, frozen=True):
+    """`taker` is whom the outlet keeps the flow's events for until it hears that they are settled;
+    empty where it does not."""
+
     flow: int
     port: int
     outlet: int
     after: tuple[int, ...]
     supplier: str | None = None
+    taker: str = ""
 
 
 class Events(Message, frozen=True):
-    """One batch; its buffers follow. `certain`: the predicate raises on none of its rows."""
+    """One batch; its buffers follow. `certain`: the predicate raises on none of its rows. `upto`:
+    the position behind it."""
 
     flow: int
     port: int
     supplier: str
     type: str  # fingerprint
     certain: bool
+    upto: Position
 
 
 class StreamEnded(Message, frozen=True):
@@ -50,6 +56,7 @@ class StreamEnded(Message, frozen=True):
     flow: int
     port: int
     supplier: str
+    upto: Position
 
 
 class FlowEnded(Message, frozen=True):
@@ -79,11 +86,21 @@ class CreditReturned(Message, frozen=True):
     nbytes: int
 
 
+class Settled(Message, frozen=True):
+    """Taker to outlet: these positions will never be asked for again, whoever dies."""
+
+    outlet: int
+    taker: str
+    upto: Positions
+
+
 class FlowDropped(Message, frozen=True):
-    """Port to outlet: the port is gone, send nothing more."""
+    """Port to outlet: the port is gone, send nothing more. `taker`: and so is the one that it was
+    for, keep nothing either."""
 
     flow: int
     outlet: int
+    taker: bool = True
 
 
 # --- calls, answered with Answer --------------------------------------------------------------
@@ -193,10 +210,11 @@ class OpenFlow(Message, frozen=True):
 
 
 class CloseFlow(Message, frozen=True):
-    """The port is gone: stop sending to it."""
+    """The port is gone for good: stop sending to it, keep nothing for its taker."""
 
     outlet: int
     flow: int
+    taker: str
 
 
 class FinishFlow(Message, frozen=True):
@@ -229,6 +247,14 @@ class AbandonPort(Message, frozen=True):
     reason: str
 
 
+class ReleasePort(Message, frozen=True):
+    """What fed the port by these outlets is lost or taken down, and will be replaced. The answer is
+    how far it has come, by supplier."""
+
+    port: int
+    outlets: tuple[int, ...]
+
+
 class ReportNode(Message, frozen=True):
     """The node's own counters."""
 
@@ -238,7 +264,10 @@ class Deploy(Message, frozen=True):
 
 
 class Undeploy(Message, frozen=True):
+    """`discard`: with all it has, since another place makes it again."""
+
     stage: int
+    discard: bool = False
 
 
 CallBody = (
@@ -263,6 +292,7 @@ CallBody = (
     | SetPredicate
     | ClosePort
     | AbandonPort
+    | ReleasePort
     | Deploy
     | Undeploy
 )
@@ -295,6 +325,32 @@ class FailuresReported(Message, frozen=True):
     channel: str
     count: int
     samples: tuple[Failure, ...]
+
+
+class CheckpointTaken(Message, frozen=True):
+    """A stage's node to the directory: a filter can go on from here, should this node be lost."""
+
+    channel: str
+    stage: int
+    checkpoint: Checkpoint
+
+
+class CheckpointKept(Message, frozen=True):
+    """The directory to a stage's node: it has the last one."""
+
+    stage: int
+
+
+class PeerSuspected(Message, frozen=True):
+    """A node to the directory: it has not heard a peer for too long."""
+
+    peer: str
+
+
+class OutletDrained(Message, frozen=True):
+    """A node to the directory: an outlet that has ended keeps nothing for anybody any more."""
+
+    outlet: int
 
 
 class PrepareMove(Message, frozen=True):
@@ -345,6 +401,7 @@ class ParcelHead(msgspec.Struct, frozen=True, array_like=True):
     type: TypeDescription | None
     certain: bool
     buffers: int
+    upto: Position
 
 
 class HandOverState(Message, frozen=True):
@@ -357,6 +414,8 @@ class HandOverState(Message, frozen=True):
     ended: tuple[int, ...]
     error: str | None = None
     lost: tuple[int, ...] = ()
+    inputs: Positions = {}
+    outputs: Positions = {}
 
 
 class MoveStarted(Message, frozen=True):
@@ -387,6 +446,11 @@ Body = (
     | ProceedMove
     | EndMove
     | FlowDropped
+    | Settled
+    | CheckpointTaken
+    | CheckpointKept
+    | OutletDrained
+    | PeerSuspected
     | Greet
     | ExpectFlow
     | MovePrepared

@@ -139,7 +139,7 @@ def plan_move(
     suppliers: list[tuple[str, str]] = []
     for outlet, before in graph.feeds(channel):
         stage = by_node[outlet.node] if local else new[0]
-        port = Port(stage.id, stage.node, channel.predicate)
+        port = Port(stage.id, stage.node, channel.predicate, makes=channel.name)
         flow = Flow(graph.new_id(), parent.name, outlet, port)
         inputs.append(flow)
         after = tuple(each.id for each in before)
@@ -154,6 +154,9 @@ def plan_move(
         )
         sources.append((outlet, flow.spec(after)))
         suppliers += [(supplier, stage.node) for supplier in graph.suppliers(outlet)]
+
+    recovered = graph.recovers(channel)
+    recovers = not local or graph.recovers(parent)
 
     new_outlets = {stage.node: Outlet(stage.id, stage.node) for stage in new}
     old_flows = [flow for outlet in old_outlets for flow in graph.out_of(outlet.id)]
@@ -180,7 +183,10 @@ def plan_move(
     def commit(graph: Graph) -> None:
         for stage in old:
             graph.displace(channel, stage.id)
+        channel.left |= {each.id: each for each in old_outlets if not each.drained}
         channel.at = request.to
+        if not recovered or not recovers:
+            channel.checkpoint, channel.fresh = None, False
         for stage in new:
             channel.stages[stage.id] = stage
             channel.outlets[stage.id] = new_outlets[stage.node]
@@ -193,7 +199,7 @@ def plan_move(
     return Migration(
         channel=channel,
         plan=plan,
-        stages={stage.node: channel.stage_spec(stage) for stage in new},
+        stages={stage.node: channel.stage_spec(stage, recovers) for stage in new},
         old_stages={stage.node: stage.id for stage in old},
         sources=sources,
         outputs=outputs,

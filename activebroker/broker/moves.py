@@ -117,7 +117,10 @@ class Moves:
         for derivation, at in list(self._origins.items()):
             if at.stage.spec.id == stage_id:
                 buffer, error = at.stage.take_buffer(), at.stage.outlet.error
-                captured = origin.StateCaptured(state, buffer, error)
+                stage = at.stage
+                captured = origin.StateCaptured(
+                    state, buffer, error, stage.saving.inputs, stage.outlet.positions
+                )
                 self._at_origin(derivation, captured, now)
 
     def lost(self, peer: str, now: float) -> None:
@@ -171,12 +174,12 @@ class Moves:
         taken = 0
         for head in body.parcels:
             if head.type is None:
-                items.append(StreamEnded(0, 0, head.supplier))
+                items.append(StreamEnded(0, 0, head.supplier, head.upto))
                 continue
             part = buffers[taken : taken + head.buffers]
             taken += head.buffers
             type_ = self._registry.resolve(head.type)
-            items.append(Parcel(load(type_, head.supplier, part), head.certain))
+            items.append(Parcel(load(type_, head.supplier, part), head.certain, head.upto))
         hand_over = protocol.HandOver(
             body.derivation,
             body.origin,
@@ -185,6 +188,8 @@ class Moves:
             body.ended,
             body.error,
             body.lost,
+            body.inputs,
+            body.outputs,
         )
         self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
 
@@ -199,6 +204,8 @@ class Moves:
         self._destinations.pop(derivation, None)
         for key in [key for key in self._sources if key[0] == derivation]:
             del self._sources[key]
+            if not cancelled:
+                self._exchange.forget_kept(key[1])
 
     def _at_origin(self, derivation: int, input: Any, now: float) -> None:
         if (at := self._origins.get(derivation)) is None:
@@ -222,7 +229,9 @@ class Moves:
             match effect:
                 case protocol.RestoreState(state):
                     self._effects.append(RestoreStage(at.stage.spec.id, state))
-                case protocol.MergeBuffer(buffer, ended, lost):
+                case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs):
+                    at.stage.take_over(inputs, outputs)
+                    at.stage.saving.urge()
                     self._exchange.merge(at.stage, list(buffer), ended, lost)
                 case protocol.StartFilter():
                     for spec in at.outputs:
@@ -249,11 +258,13 @@ class Moves:
                 self._send(to, MoveRefused(derivation, party, reason), ())
             case protocol.Started(derivation, party):
                 self._send(to, MoveStarted(derivation, party), ())
-            case protocol.HandOver(derivation, here, state, buffer, ended, error, lost):
+            case protocol.HandOver(
+                derivation, here, state, buffer, ended, error, lost, inputs, outputs
+            ):
                 heads, buffers = [], []
                 for item in buffer:
                     if isinstance(item, StreamEnded):
-                        heads.append(ParcelHead(item.supplier, None, True, 0))
+                        heads.append(ParcelHead(item.supplier, None, True, 0, item.upto))
                         continue
                     heads.append(
                         ParcelHead(
@@ -261,8 +272,19 @@ class Moves:
                             describe(item.batch.type),
                             item.certain,
                             len(item.buffers),
+                            item.upto,
                         )
                     )
                     buffers += item.buffers
-                body = HandOverState(derivation, here, state, tuple(heads), ended, error, lost)
+                body = HandOverState(
+                    derivation,
+                    here,
+                    state,
+                    tuple(heads),
+                    ended,
+                    error,
+                    lost,
+                    inputs,
+                    outputs,
+                )
                 self._send(to, body, buffers)

@@ -27,6 +27,7 @@ from activebroker.broker.effects import (
     PortOpened,
     Reply,
     RequestMade,
+    RestoreStage,
     SetTimer,
     ShowFailures,
     StageLoaded,
@@ -44,6 +45,7 @@ from activebroker.broker.messages import (
     Body,
     Call,
     CallBody,
+    CheckpointTaken,
     CloseFlow,
     CloseOutlet,
     ClosePort,
@@ -62,6 +64,9 @@ from activebroker.broker.messages import (
     MoveStarted,
     OpenFlow,
     OpenOutlet,
+    OutletDrained,
+    PeerSuspected,
+    ReleasePort,
     ReportNode,
     SetPredicate,
     TypeAnnounced,
@@ -71,6 +76,7 @@ from activebroker.broker.messages import (
 from activebroker.broker.migration import Migration
 from activebroker.broker.moves import Moves
 from activebroker.broker.peers import Peers
+from activebroker.broker.saving import SavingState
 from activebroker.broker.stage import Stage
 from activebroker.broker.status import counters
 from activebroker.core.errors import (
@@ -105,6 +111,7 @@ class Node:
         self._orphaned = ""  # why there is no directory any more
         self.exchange = Exchange(
             me.name,
+            directory,
             self._send,
             self._announce,
             registry,
@@ -118,7 +125,7 @@ class Node:
         self.directory: Directory | None = None
         if directory == me.name:
             self.directory = Directory(
-                me, self._call, self._tell, self._set_move_deadline, lambda: self._now
+                me, self._call, self._tell, self._set_move_deadline, lambda: self._now, self._lose
             )
 
     def handle(self, input: Input, now: float) -> list[Effect]:
@@ -126,7 +133,7 @@ class Node:
 
         Raises ProtocolError for a frame that cannot be decoded; nothing was changed then.
         """
-        self._now = now
+        self._now = self.exchange.now = now
         match input:
             case FrameArrived(head, buffers):
                 self._frame_arrived(decode(head), buffers)
@@ -148,9 +155,10 @@ class Node:
                 self._stage_loaded(stage_id, error)
             case StateFailed(stage_id, failures):
                 if (stage := self.exchange.stages.get(stage_id)) is not None:
+                    stage.saving.fails = stage.saving.state is SavingState.TAKING
                     self._report(stage, failures)
             case StateSnapshotted(stage_id, state):
-                self.moves.captured(stage_id, state, now)
+                self._snapshotted(stage_id, state)
             case TimerFired(key):
                 self._timer_fired(key)
         self._settle()
@@ -207,6 +215,9 @@ class Node:
                 self.peers.greet(peer, self._now)
             case FailuresReported():
                 self._effects.append(ShowFailures(body))
+            case CheckpointTaken() | OutletDrained() | PeerSuspected():
+                if self.directory is not None:
+                    self.directory.told(source, body)
             case Heard():
                 pass
             case _:
@@ -223,6 +234,8 @@ class Node:
     def _send(self, to: str, body: Body, buffers: Buffers = ()) -> None:
         if to == self.name:
             self._local.append((body, buffers))
+        elif self._orphaned and to == self._directory_name:
+            return
         else:
             self.peers.send(to, body, self._now, buffers)
 
@@ -262,15 +275,20 @@ class Node:
                 exchange.open_stage(stage)
                 self._deploying[stage.id] = done
                 self._effects.append(LoadStage(stage))
+                if stage.checkpoint is not None and stage.checkpoint.state:
+                    self._effects.append(RestoreStage(stage.id, stage.checkpoint.state))
                 return
             case OpenOutlet(outlet, channel, supplier):
                 exchange.open_outlet(outlet, channel, supplier)
             case CloseOutlet(outlet, finished):
-                self._effects.append(DrainSupplier(outlet, finished))
+                if (open := exchange.outlets.get(outlet)) is not None and open.ended:
+                    exchange.close_outlet(outlet, finished)
+                else:
+                    self._effects.append(DrainSupplier(outlet, finished))
             case OpenFlow(spec):
                 exchange.open_flow(spec)
-            case CloseFlow(outlet, flow):
-                exchange.close_flow(outlet, flow)
+            case CloseFlow(outlet, flow, taker):
+                exchange.close_flow(outlet, flow, taker)
             case FinishFlow(outlet, flow):
                 exchange.end_flow(outlet, flow, finished=True)
             case SetPredicate(outlet, flow, predicate):
@@ -280,8 +298,14 @@ class Node:
                 exchange.complete_port(port, flows)
             case AbandonPort(port, reason):
                 exchange.abandon_port(port, reason)
-            case Undeploy(stage_id):
-                exchange.remove_stage(stage_id)
+            case ReleasePort(port, outlets):
+                done(exchange.release_port(port, outlets), None)
+                return
+            case Undeploy(stage_id, discard):
+                if discard:
+                    exchange.discard_stage(stage_id)
+                else:
+                    exchange.remove_stage(stage_id)
             case ReportNode():
                 done(counters(self.exchange, self.moves, self.peers), None)
                 return
@@ -310,6 +334,14 @@ class Node:
             if (stage := self.exchange.stages.get(stage_id)) is not None:  # not given up meanwhile
                 self.exchange.start_stage(stage)
             done(None, None)
+
+    def _snapshotted(self, stage_id: int, state: dict[str, bytes]) -> None:
+        stage = self.exchange.stages.get(stage_id)
+        if stage is not None and stage.saving.state is SavingState.TAKING:
+            stage.snapshot_taken(state)
+            self.exchange.pump(stage)
+        else:
+            self.moves.captured(stage_id, state, self._now)
 
     def _work_done(self, stage_id: int, result: Any) -> None:
         stage = self.exchange.stages.get(stage_id)
@@ -344,7 +376,10 @@ class Node:
     def _tick(self) -> None:
         for peer in self.peers.silent(self._now):
             self._lose(peer)
+            if peer != self._directory_name:
+                self._send(self._directory_name, PeerSuspected(peer))
         self.peers.tick(self._now)
+        self.exchange.tick()
         self._ticking = bool(self.peers.links)
         if self._ticking:
             self._effects.append(SetTimer("tick", TICK))

@@ -1,9 +1,11 @@
 """An outlet: where a node's events leave for all who want them.
 
-A supplier has one, and so has every stage for its derived channel. Each flow out of it has a
-credit in bytes that its port gives back as it consumes; events wait here when it is used up, and
-while any wait the outlet is not ready and its producer pauses. So a slow consumer slows its
-suppliers, and each flow holds at most a window and one emission.
+A supplier has one, and so has every stage for its derived channel. It knows its *takers*: who wants
+events, wherever they may be taken. A flow leads to the place where a taker is now. Each flow has a
+credit in bytes that its port gives back as it consumes; events wait here when it is used up. For a
+taker whose place may be lost, what it has not settled is kept, and a flow that resumes begins with
+that. While any flow waits, or too much is kept, the outlet is not ready and its producer pauses. So
+a slow consumer slows its suppliers, and what is held here is bounded.
 """
 
 from __future__ import annotations
@@ -13,14 +15,69 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
-from activebroker.matching import Parcel, parse, select
-from activebroker.routing import FlowSpec
+from activebroker.matching import Parcel, parse, renumbered, select, split
+from activebroker.routing import FlowSpec, Position, Positions
 from predicate_extract import Predicate
 
 WINDOW = 4 << 20  # bytes of a flow that may be under way
+KEPT = 2 * WINDOW  # bytes kept for a taker before the producer pauses
+ENDED = 1 << 10  # bytes that a kept end of a stream counts for
+
+NOWHERE: Position = (-1, 0)
 
 Item = Parcel | StreamEnded | FlowEnded
 Carry = Callable[["OutFlow", Item], None]
+
+
+@dataclass(slots=True)
+class Taker:
+    """Who wants events. `keeps`: what it has not settled is kept for it; `tracks`: only how far it
+    has settled is.
+
+    `sent` is how far it was given events, `settled` how far it has settled them; `since`: what it
+    has already. A taker that another outlet serves from now on is `closed`.
+    """
+
+    predicate: Predicate
+    keeps: bool
+    tracks: bool = False
+    since: Positions = field(default_factory=dict)
+    flow: OutFlow | None = None
+    sent: Positions = field(default_factory=dict)
+    settled: Positions = field(default_factory=dict)
+    kept: deque[tuple[str, Position, Parcel | StreamEnded]] = field(default_factory=deque)
+    kept_bytes: int = 0
+    closed: bool = False
+
+    def keep(self, supplier: str, item: Parcel | StreamEnded) -> None:
+        self.kept.append((supplier, item.upto, item))
+        self.kept_bytes += _size(item)
+
+    def settle(self, upto: Positions) -> None:
+        self.settled.update(upto)
+        settled, kept = self.settled, self.kept
+        self.kept = deque(each for each in kept if each[1] > settled.get(each[0], NOWHERE))
+        self.kept_bytes = sum(_size(item) for _, _, item in self.kept)
+
+    @property
+    def unsettled(self) -> bool:
+        if self.tracks and not self.keeps:
+            return any(
+                position > self.settled.get(supplier, NOWHERE)
+                for supplier, position in self.sent.items()
+            )
+        return bool(self.kept)
+
+    def has_settled(self, upto: Positions) -> bool:
+        """Whether all that was given to it up to there is settled."""
+        if self.keeps:
+            return not any(
+                position <= upto.get(supplier, NOWHERE) for supplier, position, _ in self.kept
+            )
+        return all(
+            self.settled.get(supplier, NOWHERE) >= min(sent, upto.get(supplier, NOWHERE))
+            for supplier, sent in self.sent.items()
+        )
 
 
 @dataclass(slots=True)
@@ -28,9 +85,7 @@ class OutFlow:
     """The sending end of a flow, with its counters."""
 
     spec: FlowSpec
-    predicate: Predicate
     credit: int = WINDOW
-    since: int = 0  # the first sequence number that it wants
     ending: bool = False  # its end is behind what waits; nothing more is for it
     waiting: deque[Item] = field(default_factory=deque)
     offered_events: int = 0
@@ -40,82 +95,168 @@ class OutFlow:
 
 
 class Outlet:
-    """Selects each batch for each flow and hands it to `carry` as credit allows."""
+    """Selects each batch for each taker and hands it to `carry` as credit allows.
 
-    def __init__(self, id: int, channel: str, supplier: str | None, carry: Carry) -> None:
+    `supplier` is the user's, None at a stage. `numbers`: what it emits is a stream of its own,
+    numbered here (that of a filter); otherwise items bear their positions already.
+    """
+
+    def __init__(
+        self, id: int, channel: str, supplier: str | None, carry: Carry, numbers: bool = False
+    ) -> None:
         self.id = id
         self.channel = channel
         self.supplier = supplier
         self.flows: dict[int, OutFlow] = {}
+        self.takers: dict[str, Taker] = {}
+        self.positions: Positions = {}
         self.emitted_events = 0
         self.ended = False
         self.error: str | None = None  # why it ended, if its filter was stopped
+        self.numbers = numbers
         self._carry = carry
-        self._last: Parcel | None = None
-
-    @property
-    def position(self) -> int:
-        """The sequence number that comes next, at the outlet of one supplier."""
-        return 0 if self._last is None else int(self._last.batch.seqs[-1]) + 1
 
     @property
     def ready(self) -> bool:
-        """Whether no flow waits for credit."""
-        return not any(flow.waiting for flow in self.flows.values())
+        """Whether no flow waits for credit, and not too much is kept."""
+        return not any(flow.waiting for flow in self.flows.values()) and not any(
+            taker.kept_bytes >= KEPT for taker in self.takers.values()
+        )
 
     @property
     def drained(self) -> bool:
         """Whether nothing more will leave."""
-        return self.ended and not self.flows
+        return self.ended and not self.flows and not self.unsettled
 
-    def open(self, spec: FlowSpec) -> None:
-        self.flows[spec.id] = OutFlow(spec, parse(spec.predicate), since=spec.since)
+    @property
+    def unsettled(self) -> bool:
+        """Whether a taker has not settled all that it was given."""
+        return any(taker.unsettled for taker in self.takers.values())
+
+    def open(self, spec: FlowSpec, keeps: bool = False) -> None:
+        """Serve a taker by this flow from now on; if it resumes, with what is kept for it first.
+
+        A taker that resumes where nothing is kept for it has nothing to expect here.
+        """
+        taker = self.takers.get(spec.taker)
+        over = spec.resumes and (taker is None or taker.closed or self.ended)
+        kept = taker.kept if taker is not None else deque()
+        taker = self.takers[spec.taker] = Taker(
+            parse(spec.predicate) if taker is None or not spec.resumes else taker.predicate,
+            keeps,
+            self.numbers,
+            dict(spec.since),
+        )
+        taker.flow = self.flows[spec.id] = OutFlow(spec)
+        if spec.resumes:
+            for supplier, _, item in kept:
+                self._give(taker, supplier, item)
+        else:
+            for supplier, _, item in kept:
+                taker.keep(supplier, item)
+        if over:
+            self.end_flow(spec.id)
 
     def set_predicate(self, flow_id: int, predicate: str | None) -> None:
-        if (flow := self.flows.get(flow_id)) is not None:
-            flow.predicate = parse(predicate)
+        flow = self.flows.get(flow_id)
+        if flow is not None and (taker := self.takers.get(flow.spec.taker)) is not None:
+            taker.predicate = parse(predicate)
 
     def close(self, flow_id: int) -> None:
-        """Stop at once: the port is gone."""
-        self.flows.pop(flow_id, None)
+        """Stop at once: the port is gone, though its taker may come back elsewhere."""
+        if (flow := self.flows.pop(flow_id, None)) is None:
+            return
+        taker = self.takers.get(flow.spec.taker)
+        if taker is not None and taker.flow is flow:
+            taker.flow = None
+            if not taker.keeps:
+                del self.takers[flow.spec.taker]
+
+    def served_by(self, flow_id: int) -> str | None:
+        """The taker whose flow this is now."""
+        if (flow := self.flows.get(flow_id)) is None:
+            return None
+        taker = self.takers.get(flow.spec.taker)
+        return flow.spec.taker if taker is not None and taker.flow is flow else None
+
+    def drop(self, taker: str) -> None:
+        """The taker is gone for good."""
+        if (gone := self.takers.pop(taker, None)) is not None and gone.flow is not None:
+            self.flows.pop(gone.flow.spec.id, None)
+
+    def settle(self, taker: str, upto: Positions) -> None:
+        if (settling := self.takers.get(taker)) is not None:
+            settling.settle(upto)
+            if settling.closed and not settling.unsettled:
+                del self.takers[taker]
+
+    def forget_kept(self) -> None:
+        """Let go of what is kept for takers that need it no more."""
+        for taker in self.takers.values():
+            if not taker.keeps and not taker.closed:
+                taker.kept.clear()
+                taker.kept_bytes = 0
+
+    def settled(self, upto: Positions) -> bool:
+        """Whether every taker has settled what it was given up to these positions."""
+        return all(taker.has_settled(upto) for taker in self.takers.values())
 
     def emit(self, parcel: Parcel) -> None:
-        """Send a batch to every flow that wants some of it."""
+        """Send a batch to every taker that wants some of it."""
         rows, nbytes = parcel.batch.num_rows, parcel.nbytes
+        supplier = parcel.batch.supplier
         self.emitted_events += rows
-        self._last = parcel
+        if self.numbers:
+            parcel = renumbered(parcel, (0, self.positions.get(supplier, (0, 0))[1] + rows))
+        self.positions[supplier] = parcel.upto
         selected: dict[Predicate, Parcel | None] = {}
-        for flow in self._open():
-            if flow.predicate not in selected:
-                selected[flow.predicate] = select(parcel, flow.predicate)
-            flow.offered_events += rows
-            flow.offered_bytes += nbytes
-            part = selected[flow.predicate]
-            if part is not None and flow.since:
-                part = _skip(part, flow)
+        for taker in self._open():
+            if supplier in taker.since:
+                self._emit_since(taker, parcel)
+                continue
+            if taker.predicate not in selected:
+                selected[taker.predicate] = select(parcel, taker.predicate)
+            part = selected[taker.predicate]
+            if (flow := taker.flow) is not None:
+                flow.offered_events += rows
+                flow.offered_bytes += nbytes
             if part is not None:
-                flow.sent_events += part.batch.num_rows
-                flow.sent_bytes += part.nbytes
-                self._put(flow, part)
+                self._put(taker, supplier, part)
 
-    def end_stream(self, supplier: str) -> None:
-        """Tell all flows that a supplier's stream is complete."""
-        for flow in self._open():
-            self._put(flow, StreamEnded(flow.spec.id, flow.spec.port, supplier))
+    def end_stream(self, supplier: str, upto: Position | None = None) -> None:
+        """Tell all takers that a supplier's stream is complete; `upto` where it is not numbered
+        here."""
+        if upto is None:
+            stream, count = self.positions.get(supplier, (self.id if self.supplier else 0, 0))
+            upto = (stream, count + 1)
+        self.positions[supplier] = upto
+        for taker in self._open():
+            self._give(taker, supplier, StreamEnded(0, 0, supplier, upto))
 
     def end_flow(
         self, flow_id: int, followers: int = 0, finished: bool = False, error: str | None = None
     ) -> None:
-        """End one flow behind what it has been given; it leaves the table when that is sent."""
-        if (flow := self.flows.get(flow_id)) is not None and not flow.ending:
-            flow.ending = True
-            self._put(flow, FlowEnded(flow_id, flow.spec.port, followers, finished, error))
+        """End one flow behind what it has been given; it leaves the table when that is sent.
+
+        Its taker is served by another flow, or by another outlet, from now on.
+        """
+        if (flow := self.flows.get(flow_id)) is None or flow.ending:
+            return
+        flow.ending = True
+        taker = self.takers.get(flow.spec.taker)
+        if taker is not None and taker.flow is flow:
+            taker.flow, taker.closed = None, True
+            if finished or not taker.unsettled:
+                del self.takers[flow.spec.taker]
+        self._queue(flow, FlowEnded(flow_id, flow.spec.port, followers, finished, error))
 
     def end(self, finished: bool = False, error: str | None = None) -> None:
-        """End all flows; the outlet is drained when they have gone."""
+        """End all flows; the outlet is drained when they have gone and nothing is kept."""
         self.ended, self.error = True, error
         for flow_id in list(self.flows):
             self.end_flow(flow_id, finished=finished, error=error)
+        if finished:  # nobody will resume on a channel that is closed
+            self.takers.clear()
 
     def return_credit(self, flow_id: int, nbytes: int) -> None:
         """The port consumed `nbytes`; send what waited for it."""
@@ -125,10 +266,48 @@ class Outlet:
         while flow.waiting and (flow.credit > 0 or not isinstance(flow.waiting[0], Parcel)):
             self._send(flow, flow.waiting.popleft())
 
-    def _open(self) -> list[OutFlow]:
-        return [flow for flow in self.flows.values() if not flow.ending]
+    # --- inside -------------------------------------------------------------------------------
 
-    def _put(self, flow: OutFlow, item: Item) -> None:
+    def _open(self) -> list[Taker]:
+        return [taker for taker in self.takers.values() if not taker.closed]
+
+    def _emit_since(self, taker: Taker, parcel: Parcel) -> None:
+        """A taker that resumes: some of this it may have already."""
+        supplier = parcel.batch.supplier
+        if parcel.upto <= taker.since[supplier] and not taker.keeps:
+            return
+        if (part := select(parcel, taker.predicate)) is not None:
+            self._give(taker, supplier, part)
+        if parcel.upto >= taker.since[supplier]:
+            del taker.since[supplier]
+
+    def _give(self, taker: Taker, supplier: str, item: Parcel | StreamEnded) -> None:
+        """Send what the taker has not got yet; keep all of it."""
+        since = taker.since.get(supplier, NOWHERE)
+        before: Parcel | StreamEnded | None
+        after: Parcel | StreamEnded | None
+        if isinstance(item, Parcel):
+            before, after = split(item, since, by_seq=not self.numbers)
+        else:
+            before, after = (item, None) if item.upto <= since else (None, item)
+        if before is not None and taker.keeps:
+            taker.keep(supplier, before)
+        if after is not None:
+            self._put(taker, supplier, after)
+
+    def _put(self, taker: Taker, supplier: str, item: Parcel | StreamEnded) -> None:
+        taker.sent[supplier] = item.upto
+        if taker.keeps:
+            taker.keep(supplier, item)
+        if (flow := taker.flow) is not None:
+            if isinstance(item, Parcel):
+                flow.sent_events += item.batch.num_rows
+                flow.sent_bytes += item.nbytes
+            else:
+                item = StreamEnded(flow.spec.id, flow.spec.port, supplier, item.upto)
+            self._queue(flow, item)
+
+    def _queue(self, flow: OutFlow, item: Item) -> None:
         if flow.waiting or (flow.credit <= 0 and isinstance(item, Parcel)):
             flow.waiting.append(item)
         else:
@@ -142,10 +321,5 @@ class Outlet:
         self._carry(flow, item)
 
 
-def _skip(parcel: Parcel, flow: OutFlow) -> Parcel | None:
-    """Leave out what comes before the flow's first sequence number."""
-    wanted = parcel.batch.seqs >= flow.since
-    if not wanted.any():
-        return None
-    flow.since = 0
-    return parcel if wanted.all() else Parcel(parcel.batch.filter(wanted), parcel.certain)
+def _size(item: Parcel | StreamEnded) -> int:
+    return item.nbytes if isinstance(item, Parcel) else ENDED

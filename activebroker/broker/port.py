@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.matching import Parcel
+from activebroker.routing import Positions
 
 Item = Parcel | StreamEnded | FlowEnded
 
@@ -43,6 +44,10 @@ class Port:
         self.id = id
         self.flows: dict[int, InFlow] = {}
         self.error: str | None = None
+        self.received: Positions = {}  # how far what went on has come
+        self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
+        self.leaving: list[int] = []  # of the sources, those that have ended their flows
+        self.holes = False  # a filter's flow was lost that nobody has replaced
         self._ended: dict[int, int] = {}  # ended flow -> followers that have yet to open
         self._finished: set[int] = set()
         self._lost: set[int] = set()
@@ -79,8 +84,13 @@ class Port:
         after: Iterable[int],
         expected: bool = False,
         supplier: str | None = None,
+        taker: str = "",
     ) -> None:
         """A flow begins. `expected`: the directory gives notice of it too."""
+        if taker:
+            self.sources[outlet] = source, taker
+            if outlet in self.leaving:
+                self.leaving.remove(outlet)
         told = not expected or flow_id in self.flows
         flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, told)
         for earlier in after:
@@ -117,13 +127,26 @@ class Port:
         broken, self._broken = self._broken, []
         return broken
 
+    def release(self, outlets: Iterable[int]) -> Positions:
+        """These outlets' flows are to be replaced; return how far the port has come."""
+        for outlet in outlets:
+            self.sources.pop(outlet, None)
+            for flow in [flow for flow in self.flows.values() if flow.outlet == outlet]:
+                del self.flows[flow.id]
+                if not flow.told:
+                    self._early.add(flow.id)
+        self.holes = False
+        return self.received
+
     def lost(self, source: str) -> list[tuple[InFlow, Item]]:
         """A node is gone: its flows end with what has arrived."""
+        self.sources = {id: each for id, each in self.sources.items() if each[0] != source}
         free: list[tuple[InFlow, Item]] = []
         for flow in [flow for flow in self.flows.values() if flow.source == source]:
             if flow.held and isinstance(flow.held[-1], FlowEnded):
                 continue  # all of it is here
             flow.lost = True
+            self.holes = self.holes or flow.supplier is None
             free += self.arrived(flow.id, FlowEnded(flow.id, self.id))
         return free
 
@@ -131,8 +154,12 @@ class Port:
         free: list[tuple[InFlow, Item]] = []
         for item in items:
             free.append((flow, item))
-            if isinstance(item, FlowEnded):
+            if not isinstance(item, FlowEnded):
+                self.received[supplier_of(item)] = item.upto
+            else:
                 del self.flows[flow.id]
+                if flow.outlet in self.sources:
+                    self.leaving.append(flow.outlet)
                 if not flow.told:
                     self._early.add(flow.id)
                 if item.finished:
@@ -176,3 +203,7 @@ class Port:
             self._ended[ended] = left - 1
         else:
             self._ended.pop(ended, None)
+
+
+def supplier_of(item: Parcel | StreamEnded) -> str:
+    return item.batch.supplier if isinstance(item, Parcel) else item.supplier

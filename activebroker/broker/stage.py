@@ -14,11 +14,12 @@ from collections.abc import Callable
 from activebroker.broker.effects import Effect, RunStage, SnapshotStage
 from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.broker.outlet import Outlet
-from activebroker.broker.port import InFlow, Port
+from activebroker.broker.port import InFlow, Port, supplier_of
+from activebroker.broker.saving import Saving
 from activebroker.events import Batch
 from activebroker.filters import RunResult
 from activebroker.matching import Parcel
-from activebroker.routing import StageSpec
+from activebroker.routing import Positions, StageSpec
 
 WORK_BYTES = 1 << 20  # how much one piece of work may hold
 
@@ -43,10 +44,22 @@ class Stage:
         self._working = False
         self._capturing = False
         self._ending = False
+        self._idling = False
         self.moving = False  # its derivation is under way: it stays until the hand-over
         self._leaving = False
         self._quiet = False  # nothing has arrived since the idle timer was set
-        self._stream_ended: str | None = None  # by the work in hand
+        self._stream_ended: StreamEnded | None = None  # by the work in hand
+        self._in_hand: Positions = {}  # how far the work in hand comes
+        self._bytes_in_hand = 0
+        self.saving = Saving(spec, port, outlet)
+        if spec.checkpoint is not None:
+            self.take_over(spec.checkpoint.inputs, spec.checkpoint.outputs)
+
+    def take_over(self, inputs: Positions, outputs: Positions) -> None:
+        """Go on where another place has left off."""
+        self.saving.inputs.update(inputs)
+        self.outlet.positions.update(outputs)
+        self.port.received.update(inputs)
 
     @property
     def backlog(self) -> int:
@@ -77,6 +90,12 @@ class Stage:
         if self.outlet.ended:
             self._discard()
             return None
+        if self.saving.due and not self.moving:
+            if not self.exact and not self.saving.fails:
+                self._working = True
+                self.saving.begin()
+                return SnapshotStage(self.spec.id)
+            self.saving.taken({})
         while self._inbox and self.outlet.ready:
             flow, item = self._inbox[0]
             if not self._passes(item):
@@ -87,7 +106,8 @@ class Stage:
                 self.outlet.emit(item)
                 self._give_back(flow, item)
             else:
-                self.outlet.end_stream(item.supplier)
+                self._end_stream(item)
+            self.saving.covered({supplier_of(item): item.upto}, _size(item))
         if self._leaving and not self._inbox:
             # If the supplier is lost, the directory may count on these flows still.
             self.outlet.end(finished=True)
@@ -101,12 +121,18 @@ class Stage:
     def done(self, result: RunResult) -> None:
         """The driver ran the work: emit what came of it."""
         self._working = False
+        if self._idling:
+            # What an idle hook does is no function of the input: so it is made to last.
+            self._idling = False
+            self.saving.urge()
         self.lost_events += len(result.failures)
         for batch in result.batches:
             self.outlet.emit(Parcel(batch))
         if self._stream_ended is not None:
-            self.outlet.end_stream(self._stream_ended)
+            self._end_stream(self._stream_ended)
             self._stream_ended = None
+        self.saving.covered(self._in_hand, self._bytes_in_hand)
+        self._in_hand, self._bytes_in_hand = {}, 0
         if result.stopped:
             self.outlet.end(finished=True, error=result.failures[-1].error)
         elif self._ending:
@@ -121,7 +147,7 @@ class Stage:
         quiet, self._quiet = self._quiet, True
         if not quiet or self._working or not self.started or self._inbox or not self.outlet.ready:
             return None
-        self._working = True
+        self._working = self._idling = True
         return RunStage(self.spec.id, idle=True)
 
     def capture(self) -> None:
@@ -162,10 +188,21 @@ class Stage:
             else:
                 # The end of a stream goes out behind what the work forwards: so it ends the work.
                 items.append(item.supplier)
-                self._stream_ended = item.supplier
+                self._stream_ended = item
+            self._in_hand[supplier_of(item)] = item.upto
+            if self._stream_ended is not None:
                 break
-        self._working = True
+        self._working, self._bytes_in_hand = True, taken
         return RunStage(self.spec.id, tuple(items))
+
+    def snapshot_taken(self, state: dict[str, bytes]) -> None:
+        """The driver's answer to a snapshot that was not for a move."""
+        self._working = False
+        self.saving.taken(state)
+
+    def _end_stream(self, ended: StreamEnded) -> None:
+        # A relay passes on the stream of its supplier, a filter makes one of its own.
+        self.outlet.end_stream(ended.supplier, ended.upto if self.spec.envelope is None else None)
 
     def _discard(self) -> None:
         """The filter was stopped: what still arrives goes nowhere, and must not block others."""
@@ -177,3 +214,7 @@ class Stage:
     def _give_back(self, flow: InFlow | None, parcel: Parcel) -> None:
         if flow is not None:
             self._consumed(flow, parcel.nbytes)
+
+
+def _size(item: Item) -> int:
+    return item.nbytes if isinstance(item, Parcel) else 1

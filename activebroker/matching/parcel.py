@@ -19,12 +19,22 @@ class Parcel:
     """A batch that flows share, so that it is serialised once for all of them.
 
     `certain`: the predicate that selected it is True for every row; otherwise some rows are here
-    because the filter would raise on them, and the filter has to see them.
+    because the filter would raise on them, and the filter has to see them. `upto` is the position
+    behind its last row in the supplier's stream, selected or not; `rows` are the counts of a
+    selection's rows in the stream of a filter (None: all that lead up to `upto`).
     """
 
     batch: Batch
     certain: bool = True
+    upto: tuple[int, int] = (0, 0)
     _buffers: list[Any] | None = None
+    _rows: np.ndarray | None = None
+
+    @property
+    def rows(self) -> np.ndarray:
+        if self._rows is None:
+            self._rows = np.arange(self.upto[1] - self.batch.num_rows, self.upto[1])
+        return self._rows
 
     @property
     def nbytes(self) -> int:
@@ -36,6 +46,38 @@ class Parcel:
         if self._buffers is None:
             self._buffers = dump(self.batch)
         return self._buffers
+
+
+def renumbered(parcel: Parcel, upto: tuple[int, int]) -> Parcel:
+    """The same events at another place of another stream."""
+    return Parcel(parcel.batch, parcel.certain, upto, parcel._buffers)
+
+
+def split(
+    parcel: Parcel, since: tuple[int, int], by_seq: bool
+) -> tuple[Parcel | None, Parcel | None]:
+    """What comes before position `since`, and what from there on.
+
+    `by_seq`: the rows' counts are their sequence numbers, as in a supplier's own stream.
+    """
+    if since >= parcel.upto:
+        return parcel, None
+    if since[0] != parcel.upto[0]:
+        return None, parcel
+    batch, rows = parcel.batch, None if by_seq else parcel.rows
+    after = (batch.seqs if rows is None else rows) >= since[1]
+    if after.all():
+        return None, parcel
+    if not after.any():
+        return parcel, None
+    return (
+        Parcel(batch.filter(~after), parcel.certain, since, None, _part(rows, ~after)),
+        Parcel(batch.filter(after), parcel.certain, parcel.upto, None, _part(rows, after)),
+    )
+
+
+def _part(rows: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
+    return None if rows is None else rows[mask]
 
 
 @lru_cache(maxsize=4096)
@@ -57,7 +99,7 @@ def select(parcel: Parcel, predicate: Predicate) -> Parcel | None:
         try:
             contents = batch.contents()
         except EventRefused:
-            return Parcel(batch, False, parcel._buffers)
+            return Parcel(batch, False, parcel.upto, parcel._buffers, parcel._rows)
         # Not `matches`: that takes a mapping for a row, where the filter would see a dict.
         answers = (predicate.evaluate(content) is not False for content in contents)
         keep = np.fromiter(answers, bool, batch.num_rows)
@@ -66,7 +108,7 @@ def select(parcel: Parcel, predicate: Predicate) -> Parcel | None:
         found = mask(predicate, batch.columns)
         keep, certain = found.keep, found.raised is None or not found.raised.any()
     if keep.all():
-        return Parcel(batch, certain, parcel._buffers)
+        return Parcel(batch, certain, parcel.upto, parcel._buffers, parcel._rows)
     if not keep.any():
         return None
-    return Parcel(batch.filter(keep), certain)
+    return Parcel(batch.filter(keep), certain, parcel.upto, None, parcel.rows[keep])

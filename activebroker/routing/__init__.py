@@ -1,16 +1,26 @@
 """Routing: which outlet feeds which port. A pure picture of the fabric; the directory keeps it."""
 
 from activebroker.routing.graph import Channel, Flow, Graph, Outlet, Port, Stage
-from activebroker.routing.specs import FlowSpec, Member, StageSpec
+from activebroker.routing.specs import (
+    Checkpoint,
+    FlowSpec,
+    Member,
+    Position,
+    Positions,
+    StageSpec,
+)
 
 __all__ = [
     "Channel",
+    "Checkpoint",
     "Flow",
     "FlowSpec",
     "Graph",
     "Member",
     "Outlet",
     "Port",
+    "Position",
+    "Positions",
     "Stage",
     "StageSpec",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope
-from activebroker.routing.specs import FlowSpec, StageSpec
+from activebroker.routing.specs import Checkpoint, FlowSpec, Positions, StageSpec
 
 SUPPLIER, CONSUMER, SPARK = "supplier", "consumer", "spark"
 FIXED_PLACES = (SUPPLIER, CONSUMER, SPARK)
@@ -20,17 +20,22 @@ FIXED_PLACES = (SUPPLIER, CONSUMER, SPARK)
 
 @dataclass(slots=True)
 class Outlet:
-    """Produces a channel's events at `node`. `supplier` is None at a stage."""
+    """Produces a channel's events at `node`. `supplier` is None at a stage.
+
+    `drained`: it has ended, and nothing is kept there for anybody.
+    """
 
     id: int
     node: str
     supplier: str | None = None
+    drained: bool = False
 
 
 @dataclass(slots=True)
 class Port:
     """Wants a channel's events at `node`.
 
+    `makes` is the derived channel whose filter it feeds, None for a subscription or a relay.
     `runs` is set for a filter at the supplier: the channel that it makes. Such a port wants only
     streams that begin beside it, and only those that feed no other port of the same `runs`.
     """
@@ -39,11 +44,17 @@ class Port:
     node: str
     predicate: str | None = None
     runs: str | None = None
+    makes: str | None = None
 
     @property
     def takers(self) -> int | str:
         """Names the ports that share the streams between them: this one alone, or all of `runs`."""
         return self.id if self.runs is None else self.runs
+
+    @property
+    def taker(self) -> str:
+        """Who takes the events in the end, wherever the port is."""
+        return f"port {self.id}" if self.makes is None else self.makes
 
 
 @dataclass(slots=True)
@@ -67,7 +78,9 @@ class Flow:
         """Whether it leads from one node to another."""
         return self.outlet.node != self.port.node
 
-    def spec(self, after: tuple[int, ...] = (), since: int = 0) -> FlowSpec:
+    def spec(
+        self, after: tuple[int, ...] = (), since: Positions | None = None, resumes: bool = False
+    ) -> FlowSpec:
         return FlowSpec(
             self.id,
             self.outlet.id,
@@ -76,8 +89,11 @@ class Flow:
             self.port.node,
             self.port.predicate,
             after,
-            since,
+            since or {},
             self.outlet.supplier,
+            self.port.taker,
+            self.port.makes is not None,
+            resumes,
         )
 
 
@@ -85,7 +101,11 @@ class Flow:
 class Channel:
     """`parent`, `envelope`, `at`, `owner` and `stages` are those of a derived channel.
 
-    `relayed` maps a supplier to its own outlet while a relay serves its consumers.
+    `relayed` maps a supplier to its own outlet while a relay serves its consumers. `left` are
+    outlets that have ended, and where something may still be kept for who takes the channel.
+
+    `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
+    very beginning. None and not `fresh`: it could not yet, it has just come from its suppliers.
     """
 
     name: str
@@ -99,9 +119,16 @@ class Channel:
     ports: dict[int, Port] = field(default_factory=dict)
     stages: dict[int, Stage] = field(default_factory=dict)
     relayed: dict[str, Outlet] = field(default_factory=dict)
+    left: dict[int, Outlet] = field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
+    fresh: bool = True
 
-    def stage_spec(self, stage: Stage) -> StageSpec:
-        return StageSpec(stage.id, self.name, stage.engine, self.envelope, self.owner)
+    def stage_spec(
+        self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None
+    ) -> StageSpec:
+        return StageSpec(
+            stage.id, self.name, stage.engine, self.envelope, self.owner, recovers, checkpoint
+        )
 
     def sources(self) -> list[Outlet]:
         """The outlets where the events come from, behind any relay."""
@@ -137,6 +164,16 @@ class Graph:
         for child in self.children(channel):
             yield from self.subtree(child.name)
 
+    def recovers(self, channel: Channel) -> bool:
+        """Whether a channel's filter goes on elsewhere if its node is lost.
+
+        One at its suppliers does not: they are lost with it. Where such a channel is derived from
+        one that recovers, it is a filter beside another and moves with it.
+        """
+        if channel.parent is None:
+            return False
+        return channel.at != SUPPLIER or self.recovers(self.channels[channel.parent])
+
     def place(self, channel: Channel, node: str, engine: str = "python") -> Stage:
         """Put a stage of a derived channel on a node: a port on its parent, an outlet here."""
         stage = Stage(self.new_id(), node, engine)
@@ -149,7 +186,7 @@ class Graph:
         """The port of a stage on the parent channel, as the channel's place wants it."""
         assert channel.parent is not None
         runs = channel.name if channel.at == SUPPLIER else None
-        port = Port(stage.id, stage.node, channel.predicate, runs)
+        port = Port(stage.id, stage.node, channel.predicate, runs, channel.name)
         self.channels[channel.parent].ports[stage.id] = port
         return port
 

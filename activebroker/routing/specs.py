@@ -6,6 +6,12 @@ import msgspec
 
 from activebroker.filters import Envelope
 
+# How far a supplier's stream has come on a channel: (stream, count). The count goes up by one with
+# each event and with the end. The stream of a supplier is its outlet's id, so that a later supplier
+# of the same name is always further on; of what a filter makes, it is 0.
+Position = tuple[int, int]
+Positions = dict[str, Position]  # by supplier
+
 
 class Member(msgspec.Struct, frozen=True):
     """A node of the fabric. `address` is None where it cannot be dialled."""
@@ -20,8 +26,12 @@ class FlowSpec(msgspec.Struct, frozen=True):
     """A FIFO stream of events from an outlet of one node to a port of another.
 
     `predicate` is the JSON of what the port wants, None for everything. Events of this flow are
-    held at the port until every flow in `after` has ended there. `since`: the first sequence
-    number, of a flow from one supplier's relay. `supplier` is None where it comes from a filter.
+    held at the port until every flow in `after` has ended there. `supplier` is None where it comes
+    from a filter.
+
+    `taker` names who wants the events, wherever it may move: a subscription, or a derived channel's
+    filter (`filter` is True then). What a taker has not settled is kept for it, and a flow that
+    `resumes` begins with that. What it has already, up to `since`, is not sent.
     """
 
     id: int
@@ -31,14 +41,27 @@ class FlowSpec(msgspec.Struct, frozen=True):
     target: str
     predicate: str | None = None
     after: tuple[int, ...] = ()
-    since: int = 0
+    since: Positions = {}
     supplier: str | None = None
+    taker: str = ""
+    filter: bool = False
+    resumes: bool = False
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A filter's state between two events: `state` by supplier (by "" if shared), after the events
+    up to `inputs`, of which came those up to `outputs`."""
+
+    state: dict[str, bytes]
+    inputs: Positions
+    outputs: Positions
 
 
 class StageSpec(msgspec.Struct, frozen=True):
     """A filter at a place. Its port and its outlet bear the stage's id.
 
-    Without an envelope it is a relay: it forwards what it gets.
+    Without an envelope it is a relay: it forwards what it gets. With a `checkpoint` it goes on
+    where another place has left off.
     """
 
     id: int
@@ -46,3 +69,5 @@ class StageSpec(msgspec.Struct, frozen=True):
     engine: str  # "python" or "spark"
     envelope: Envelope | None
     owner: str  # the node that derived it, where failures are reported
+    recovers: bool = False  # if its node is lost, it goes on elsewhere
+    checkpoint: Checkpoint | None = None

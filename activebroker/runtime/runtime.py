@@ -310,6 +310,9 @@ class Runtime:
         return (
             not self._inbox
             and all(buffer.empty for buffer in list(self._buffers.values()))
-            and all(outlet.ready for outlet in list(exchange.outlets.values()))
+            and all(
+                outlet.ready and not (outlet.supplier and outlet.unsettled)
+                for outlet in list(exchange.outlets.values())
+            )
             and all(link.unacknowledged == 0 for link in list(self._node.peers.links.values()))
         )

@@ -1,0 +1,101 @@
+"""A stage's checkpoints: what another place needs to go on, should this one be lost.
+
+A checkpoint is taken between two pieces of work. It is worth something when all that came out of
+the filter before it is settled by those who take it; then it goes to the directory. When that has
+it, the stage settles its inputs in turn, and whoever kept them for it need not any longer. So what
+lies between a supplier and a consumer is kept at one place at least, until it cannot be lost any
+more.
+
+One checkpoint is under way at a time.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from activebroker.broker.outlet import WINDOW, Outlet
+from activebroker.broker.port import Port
+from activebroker.routing import Checkpoint, Positions, StageSpec
+
+CHECKPOINT_BYTES = WINDOW // 4  # of input since the last checkpoint
+CHECKPOINT_TICKS = 10  # looks of the node at its links without one, where there was any input
+
+
+class SavingState(Enum):
+    IDLE = auto()
+    TAKING = auto()  # the driver makes a snapshot
+    SETTLING = auto()  # what came out before it is not settled
+    SENT = auto()  # to the directory
+
+
+class Saving:
+    """`inputs` is how far the filter has come with what it was given."""
+
+    def __init__(self, spec: StageSpec, port: Port, outlet: Outlet) -> None:
+        self.state = SavingState.IDLE
+        self.inputs: Positions = {}
+        self.fails = False  # its state cannot be snapshotted: elsewhere it would start afresh
+        self._spec = spec
+        self._port = port
+        self._outlet = outlet
+        self._uncovered = 0  # bytes of input since the last checkpoint
+        self._ticks = 0
+        self._checkpoint: Checkpoint | None = None
+        self._left: list[int] = []  # sources that had ended their flows when it was taken
+
+    def covered(self, inputs: Positions, nbytes: int) -> None:
+        """The filter has done with this much more."""
+        self.inputs.update(inputs)
+        self._uncovered += nbytes
+
+    def urge(self) -> None:
+        """Take a checkpoint as soon as possible: there is none of this place yet."""
+        self._uncovered = max(self._uncovered, 1)
+        self._ticks = CHECKPOINT_TICKS
+
+    def tick(self) -> None:
+        if self._uncovered:
+            self._ticks += 1
+
+    @property
+    def due(self) -> bool:
+        """Whether the next piece of work is to be a snapshot."""
+        if self.state is not SavingState.IDLE or not self._spec.recovers or not self._port.sources:
+            return False
+        return self._uncovered >= CHECKPOINT_BYTES or self._ticks >= CHECKPOINT_TICKS
+
+    def begin(self) -> None:
+        self.state = SavingState.TAKING
+
+    def taken(self, state: dict[str, bytes]) -> None:
+        """The filter's state between two pieces of work."""
+        self.state = SavingState.SETTLING
+        self._checkpoint = Checkpoint(state, dict(self.inputs), dict(self._outlet.positions))
+        self._left = list(self._port.leaving)
+        self._uncovered = self._ticks = 0
+
+    def to_send(self) -> Checkpoint | None:
+        """The checkpoint, once, when all that came before it is settled."""
+        checkpoint = self._checkpoint
+        if self.state is not SavingState.SETTLING or checkpoint is None:
+            return None
+        if not self._outlet.settled(checkpoint.outputs):
+            return None
+        self.state = SavingState.SENT
+        return checkpoint
+
+    def kept(self) -> list[tuple[str, int, str, Positions]]:
+        """The directory has it. Return who is to hear of it: node, outlet, taker, how far."""
+        checkpoint, self._checkpoint = self._checkpoint, None
+        if self.state is not SavingState.SENT or checkpoint is None:
+            return []
+        self.state = SavingState.IDLE
+        told = [
+            (node, outlet, taker, checkpoint.inputs)
+            for outlet, (node, taker) in self._port.sources.items()
+        ]
+        for outlet in self._left:
+            self._port.sources.pop(outlet, None)
+            if outlet in self._port.leaving:
+                self._port.leaving.remove(outlet)
+        return told
