@@ -125,15 +125,16 @@ class Directory:
 
     def _judge(self, accuser: str, accused: str) -> Change:
         """Two members that cannot hear each other: one has to go. A broker can be replaced."""
-        if accuser not in self.members or accused not in self.members:
-            return
-        yield [
-            (accuser, ReportNode())
-        ]  # who cannot hear anybody does not answer, and goes by itself
+        # Who cannot hear anybody does not answer, and goes by itself.
+        answers = yield from self._tidy([(accuser, ReportNode())])
+        if answers != [None] and accuser in self.members and accused in self.members:
+            self._expel(self._worse(accuser, accused))
+
+    def _worse(self, accuser: str, accused: str) -> str:
+        """Whom to do without: a broker can be replaced."""
         if self.members[accuser].is_broker and not self.members[accused].is_broker:
-            self._expel(accuser)
-        else:
-            self._expel(accused)
+            return accuser
+        return accused
 
     def lost(self, node: str) -> None:
         """A member fell silent: what it had is gone."""
@@ -399,6 +400,7 @@ class Directory:
     def _deploy(self, channel: Channel, nodes: list[str], engine: str) -> Change:
         stages = [self.graph.place(channel, node, engine) for node in nodes]
         try:
+            self._greet([(node, channel.owner) for node in nodes])  # to report failures
             recovers = self.graph.recovers(channel)
             yield [(stage.node, Deploy(channel.stage_spec(stage, recovers))) for stage in stages]
         except ActiveBrokerError:

@@ -470,9 +470,7 @@ class Exchange:
         if (port := self.ports.get(port_id)) is not None:
             for outlet, (node, taker) in list(port.sources.items()):
                 self._settle(node, outlet, taker, upto)
-            for outlet in port.leaving:
-                port.sources.pop(outlet, None)
-            port.leaving.clear()
+            port.leave(port.received)
 
     def _all_here(self, port: Port) -> bool:
         return all(node == self._here for node, _ in port.sources.values())

@@ -52,6 +52,7 @@ class Migration:
         """(source, target) nodes of the new flows and the hand-overs, for those that have to meet
         first."""
         flows = [(flow.outlet.node, flow.port.node) for flow in self.new_flows]
+        flows += [(node, self.channel.owner) for node in self.plan.destinations]
         return [*flows, *itertools.product(self.plan.origins, self.plan.destinations)]
 
     def begin(

@@ -375,8 +375,9 @@ class Node:
 
     def _tick(self) -> None:
         for peer in self.peers.silent(self._now):
+            known = self.peers.links[peer].peer_incarnation != 0  # it could reach us once
             self._lose(peer)
-            if peer != self._directory_name:
+            if known and peer != self._directory_name:
                 self._send(self._directory_name, PeerSuspected(peer))
         self.peers.tick(self._now)
         self.exchange.tick()

@@ -46,7 +46,7 @@ class Port:
         self.error: str | None = None
         self.received: Positions = {}  # how far what went on has come
         self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
-        self.leaving: list[int] = []  # of the sources, those that have ended their flows
+        self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
         self.holes = False  # a filter's flow was lost that nobody has replaced
         self._ended: dict[int, int] = {}  # ended flow -> followers that have yet to open
         self._finished: set[int] = set()
@@ -89,8 +89,7 @@ class Port:
         """A flow begins. `expected`: the directory gives notice of it too."""
         if taker:
             self.sources[outlet] = source, taker
-            if outlet in self.leaving:
-                self.leaving.remove(outlet)
+            self.leaving.pop(outlet, None)
         told = not expected or flow_id in self.flows
         flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, told)
         for earlier in after:
@@ -138,6 +137,13 @@ class Port:
         self.holes = False
         return self.received
 
+    def leave(self, upto: Positions) -> None:
+        """Those who have ended need not hear more when they know of all up to there."""
+        for outlet, came in list(self.leaving.items()):
+            if all(upto.get(supplier, (-1, 0)) >= at for supplier, at in came.items()):
+                del self.leaving[outlet]
+                self.sources.pop(outlet, None)
+
     def lost(self, source: str) -> list[tuple[InFlow, Item]]:
         """A node is gone: its flows end with what has arrived."""
         self.sources = {id: each for id, each in self.sources.items() if each[0] != source}
@@ -159,7 +165,7 @@ class Port:
             else:
                 del self.flows[flow.id]
                 if flow.outlet in self.sources:
-                    self.leaving.append(flow.outlet)
+                    self.leaving[flow.outlet] = dict(self.received)
                 if not flow.told:
                     self._early.add(flow.id)
                 if item.finished:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from activebroker.broker.changes import Calls, Change
+from activebroker.broker.changes import Change
 from activebroker.broker.messages import CallBody, Deploy, OpenFlow, ReleasePort, Undeploy
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.routing import Channel, Checkpoint, Flow, Graph, Member, Outlet, Positions, Stage
@@ -142,21 +142,25 @@ class Recovery:
             for each in channel.ports.values()
             if each.id in received
         ]
-        flows = [flow for flow, _ in down]
-        calls: Calls = [(stage.node, OpenFlow(flow.spec(since=since))) for flow, since in down]
+        up: list[tuple[Flow, tuple[int, ...]]] = []
         earlier: list[Flow] = []
         for source, serves in feeds:
             flow = Flow(graph.new_id(), parent.name, source, port)
-            after = tuple(
+            if not serves:
+                up.append((flow, ()))
+                earlier.append(flow)
+                continue
+            graph.flows[flow.id] = flow
+            before = (
                 each.id for each in earlier if each.outlet.supplier in (None, source.supplier)
             )
-            if serves:
-                graph.flows[flow.id] = flow
-            else:
-                earlier.append(flow)
-            flows.append(flow)
-            spec = flow.spec(after if serves else (), checkpoint.inputs, resumes=True)
-            calls.append((source.node, OpenFlow(spec)))
-        self._greet([(flow.outlet.node, flow.port.node) for flow in flows])
+            up.append((flow, tuple(before)))
+        flows = [flow for flow, _ in (*down, *up)]
+        pairs = [(flow.outlet.node, flow.port.node) for flow in flows]
+        self._greet([*pairs, (stage.node, channel.owner)])
         self._expect(flows)
-        yield from self._tidy(calls)
+        yield from self._tidy((stage.node, OpenFlow(flow.spec(since=at))) for flow, at in down)
+        yield from self._tidy(
+            (flow.outlet.node, OpenFlow(flow.spec(after, checkpoint.inputs, resumes=True)))
+            for flow, after in up
+        )

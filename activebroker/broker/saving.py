@@ -41,7 +41,6 @@ class Saving:
         self._uncovered = 0  # bytes of input since the last checkpoint
         self._ticks = 0
         self._checkpoint: Checkpoint | None = None
-        self._left: list[int] = []  # sources that had ended their flows when it was taken
 
     def covered(self, inputs: Positions, nbytes: int) -> None:
         """The filter has done with this much more."""
@@ -71,7 +70,6 @@ class Saving:
         """The filter's state between two pieces of work."""
         self.state = SavingState.SETTLING
         self._checkpoint = Checkpoint(state, dict(self.inputs), dict(self._outlet.positions))
-        self._left = list(self._port.leaving)
         self._uncovered = self._ticks = 0
 
     def to_send(self) -> Checkpoint | None:
@@ -94,8 +92,5 @@ class Saving:
             (node, outlet, taker, checkpoint.inputs)
             for outlet, (node, taker) in self._port.sources.items()
         ]
-        for outlet in self._left:
-            self._port.sources.pop(outlet, None)
-            if outlet in self._port.leaving:
-                self._port.leaving.remove(outlet)
+        self._port.leave(checkpoint.inputs)
         return told
