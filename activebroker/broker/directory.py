@@ -124,11 +124,15 @@ class Directory:
             self._tell(channel.stages[taken.stage].node, CheckpointKept(taken.stage))
 
     def _judge(self, accuser: str, accused: str) -> Change:
-        """Two members that cannot hear each other: one has to go. A broker can be replaced."""
-        # Who cannot hear anybody does not answer, and goes by itself.
-        answers = yield from self._tidy([(accuser, ReportNode())])
-        if answers != [None] and accuser in self.members and accused in self.members:
-            self._expel(self._worse(accuser, accused))
+        """Two members that cannot hear each other: one has to go.
+
+        An accuser that does not answer cannot hear anybody, and will be found lost.
+        """
+        if accuser not in self.members or accused not in self.members:
+            return
+        answers = yield from self._tidy([(accuser, ReportNode()), (accused, ReportNode())])
+        if accuser in self.members and accused in self.members and answers[0] is not None:
+            self._expel(accused if answers[1] is None else self._worse(accuser, accused))
 
     def _worse(self, accuser: str, accused: str) -> str:
         """Whom to do without: a broker can be replaced."""

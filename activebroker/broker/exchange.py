@@ -104,14 +104,18 @@ class Exchange:
             return
         if outlet.ended:
             if finished:
-                outlet.takers.clear()
-                self._sweep(outlet)
+                self.let_go(outlet)
             return
         if outlet.supplier is not None:
             outlet.end_stream(outlet.supplier)
         outlet.end(finished)
         self._effects.append(OutletClosed(id, finished))
         self._sweep(outlet)
+
+    def let_go(self, outlet: Outlet) -> None:
+        """The channel is being closed: none of its filters will go on elsewhere."""
+        outlet.let_go()
+        self._unblocked(outlet)
 
     def open_flow(self, spec: FlowSpec) -> None:
         outlet = self.outlets.get(spec.outlet)
@@ -216,6 +220,8 @@ class Exchange:
         self._stopped.pop(id, None)
         if (port := self.ports.get(id)) is not None:
             port.close(flows)
+            if (stage := self.stages.get(id)) is not None:
+                self.let_go(stage.outlet)
             self._after(port)
 
     def abandon_port(self, id: int, reason: str) -> None:

@@ -281,10 +281,7 @@ class Node:
             case OpenOutlet(outlet, channel, supplier):
                 exchange.open_outlet(outlet, channel, supplier)
             case CloseOutlet(outlet, finished):
-                if (open := exchange.outlets.get(outlet)) is not None and open.ended:
-                    exchange.close_outlet(outlet, finished)
-                else:
-                    self._effects.append(DrainSupplier(outlet, finished))
+                self._close_outlet(outlet, finished)
             case OpenFlow(spec):
                 exchange.open_flow(spec)
             case CloseFlow(outlet, flow, taker):
@@ -321,6 +318,13 @@ class Node:
                 done(None, error)
                 return
         done(None, None)
+
+    def _close_outlet(self, outlet_id: int, finished: bool) -> None:
+        outlet = self.exchange.outlets.get(outlet_id)
+        if outlet is not None and finished:
+            self.exchange.let_go(outlet)
+        if outlet is None or not outlet.ended:
+            self._effects.append(DrainSupplier(outlet_id, finished))
 
     def _stage_loaded(self, stage_id: int, error: str | None) -> None:
         if self.moves.loaded(stage_id, error, self._now):

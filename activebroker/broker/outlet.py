@@ -190,6 +190,15 @@ class Outlet:
             if settling.closed and not settling.unsettled:
                 del self.takers[taker]
 
+    def let_go(self) -> None:
+        """The channel is being closed: nobody will resume any more, keep nothing."""
+        for name, taker in list(self.takers.items()):
+            taker.keeps = taker.tracks = False
+            taker.kept.clear()
+            taker.kept_bytes = 0
+            if taker.flow is None:
+                del self.takers[name]
+
     def forget_kept(self) -> None:
         """Let go of what is kept for takers that need it no more."""
         for taker in self.takers.values():
@@ -255,8 +264,8 @@ class Outlet:
         self.ended, self.error = True, error
         for flow_id in list(self.flows):
             self.end_flow(flow_id, finished=finished, error=error)
-        if finished:  # nobody will resume on a channel that is closed
-            self.takers.clear()
+        if finished:
+            self.let_go()
 
     def return_credit(self, flow_id: int, nbytes: int) -> None:
         """The port consumed `nbytes`; send what waited for it."""
