@@ -483,7 +483,8 @@ class Directory:
     def _expect(self, flows: Iterable[Flow]) -> None:
         """Give the ports' nodes notice of new flows, before anything else that concerns them."""
         for flow in flows:
-            if flow.crosses:
+            both = flow.outlet.node in self.members and flow.port.node in self.members
+            if flow.crosses and both:
                 self._tell(flow.port.node, ExpectFlow(flow.spec()))
 
     def _greet(self, pairs: list[tuple[str, str]]) -> None:

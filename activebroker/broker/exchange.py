@@ -139,7 +139,7 @@ class Exchange:
         else:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
             error = self._stopped.get(spec.outlet)
-            end = FlowEnded(spec.id, spec.port, finished=error is not None, error=error)
+            end = FlowEnded(spec.id, spec.port, spec.followers, error is not None, error)
             self._carry(OutFlow(spec), end)
 
     def expect_flow(self, spec: FlowSpec) -> None:
@@ -327,6 +327,9 @@ class Exchange:
         self._drop_broken(stage.port)
         stage.put(free)
         stage.put_first(items)
+        for flow, item in free:
+            if isinstance(item, FlowEnded):
+                self._on_flow_ended(stage.spec.id, flow.id, flow.lost)
 
     def pump(self, stage: Stage) -> None:
         if (work := stage.pump()) is not None:
@@ -393,7 +396,9 @@ class Exchange:
             opened.supplier,
             opened.taker,
         )
-        if port.id in self.stages:
+        if (stage := self.stages.get(port.id)) is not None:
+            if opened.taker:
+                stage.saving.urge()  # its source may keep what is covered already
             self._on_flow_opened(port.id, opened.flow)
         self._drop_broken(port)
 

@@ -155,7 +155,7 @@ class Outlet:
             for supplier, _, item in kept:
                 taker.keep(supplier, item)
         if over:
-            self.end_flow(spec.id)
+            self.end_flow(spec.id, spec.followers)
 
     def set_predicate(self, flow_id: int, predicate: str | None) -> None:
         flow = self.flows.get(flow_id)

@@ -12,6 +12,7 @@ for are there.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from activebroker.broker.changes import Change
@@ -156,11 +157,15 @@ class Recovery:
             )
             up.append((flow, tuple(before)))
         flows = [flow for flow, _ in (*down, *up)]
+        waiting = Counter(before for _, after in up for before in after)
         pairs = [(flow.outlet.node, flow.port.node) for flow in flows]
         self._greet([*pairs, (stage.node, channel.owner)])
         self._expect(flows)
         yield from self._tidy((stage.node, OpenFlow(flow.spec(since=at))) for flow, at in down)
         yield from self._tidy(
-            (flow.outlet.node, OpenFlow(flow.spec(after, checkpoint.inputs, resumes=True)))
+            (
+                flow.outlet.node,
+                OpenFlow(flow.spec(after, checkpoint.inputs, True, waiting[flow.id])),
+            )
             for flow, after in up
         )

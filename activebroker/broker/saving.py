@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from activebroker.broker.outlet import WINDOW, Outlet
+from activebroker.broker.outlet import NOWHERE, WINDOW, Outlet
 from activebroker.broker.port import Port
 from activebroker.routing import Checkpoint, Positions, StageSpec
 
@@ -38,9 +38,14 @@ class Saving:
         self._spec = spec
         self._port = port
         self._outlet = outlet
+        self._first: Positions = {}
         self._uncovered = 0  # bytes of input since the last checkpoint
         self._ticks = 0
         self._checkpoint: Checkpoint | None = None
+
+    def first(self, upto: Positions) -> None:
+        """What a hand-over brought: nobody else may have it, so a checkpoint has to cover it."""
+        self._first.update(upto)
 
     def covered(self, inputs: Positions, nbytes: int) -> None:
         """The filter has done with this much more."""
@@ -61,6 +66,10 @@ class Saving:
         """Whether the next piece of work is to be a snapshot."""
         if self.state is not SavingState.IDLE or not self._spec.recovers or not self._port.sources:
             return False
+        if self._first:
+            if any(self.inputs.get(name, NOWHERE) < upto for name, upto in self._first.items()):
+                return False
+            self._first.clear()
         return self._uncovered >= CHECKPOINT_BYTES or self._ticks >= CHECKPOINT_TICKS
 
     def begin(self) -> None:

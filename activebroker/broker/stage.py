@@ -78,6 +78,7 @@ class Stage:
 
     def put_first(self, items: list[Item]) -> None:
         """Take the buffer of the old place, which comes before all that the new flows brought."""
+        self.saving.first({supplier_of(item): item.upto for item in items})
         self._inbox.extendleft((None, item) for item in reversed(items))
 
     def pump(self) -> Effect | None:

@@ -79,7 +79,11 @@ class Flow:
         return self.outlet.node != self.port.node
 
     def spec(
-        self, after: tuple[int, ...] = (), since: Positions | None = None, resumes: bool = False
+        self,
+        after: tuple[int, ...] = (),
+        since: Positions | None = None,
+        resumes: bool = False,
+        followers: int = 0,
     ) -> FlowSpec:
         return FlowSpec(
             self.id,
@@ -94,6 +98,7 @@ class Flow:
             self.port.taker,
             self.port.makes is not None,
             resumes,
+            followers,
         )
 
 

@@ -31,7 +31,8 @@ class FlowSpec(msgspec.Struct, frozen=True):
 
     `taker` names who wants the events, wherever it may move: a subscription, or a derived channel's
     filter (`filter` is True then). What a taker has not settled is kept for it, and a flow that
-    `resumes` begins with that. What it has already, up to `since`, is not sent.
+    `resumes` begins with that. What it has already, up to `since`, is not sent. Where the outlet
+    has ended, or serves the taker no more, the flow ends then, and `followers` others wait for it.
     """
 
     id: int
@@ -46,6 +47,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     taker: str = ""
     filter: bool = False
     resumes: bool = False
+    followers: int = 0
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
