@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from activebroker.broker.effects import (
     EndSubscription,
     OutletClosed,
     ResumeOutlet,
+    RunStage,
     SetTimer,
     UnloadStage,
 )
@@ -136,6 +138,7 @@ class Exchange:
             self._send(spec.target, opened, ())
         if outlet is not None:
             outlet.open(spec, keeps)
+            self._sweep(outlet)
         else:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
             error = self._stopped.get(spec.outlet)
@@ -333,17 +336,24 @@ class Exchange:
 
     def pump(self, stage: Stage) -> None:
         if (work := stage.pump()) is not None:
-            self._effects.append(work)
+            self._ask_driver(work)
         if (checkpoint := stage.saving.to_send()) is not None:
             taken = CheckpointTaken(stage.spec.channel, stage.spec.id, checkpoint)
             self._send(self._directory, taken, ())
         self._sweep(stage.outlet)
 
+    def _ask_driver(self, work: Effect) -> None:
+        if isinstance(work, RunStage):
+            renew = self._registry.renew
+            items = [each if isinstance(each, str) else renew(each) for each in work.items]
+            work = replace(work, items=tuple(items))
+        self._effects.append(work)
+
     def idle(self, stage_id: int) -> None:
         """No event came to a stage for the time its filter named."""
         if (stage := self.stages.get(stage_id)) is not None:
             if (work := stage.idle()) is not None:
-                self._effects.append(work)
+                self._ask_driver(work)
             self._set_idle_timer(stage)
 
     def lost(self, peer: str) -> None:
@@ -428,7 +438,8 @@ class Exchange:
         else:
             for flow, item in free:
                 if isinstance(item, Parcel):
-                    self._effects.append(Deliver(port.id, flow.id, item.batch, item.nbytes))
+                    batch = self._registry.renew(item.batch)
+                    self._effects.append(Deliver(port.id, flow.id, batch, item.nbytes))
             if port.sources:
                 news = self._settling.setdefault(port.id, {})
                 for _, item in free:

@@ -77,6 +77,10 @@ class Batch:
             return self.slice(0, 0)
         return Batch(self.supplier, self.type, self.columns.filter(pa.array(mask)))
 
+    def as_type(self, type: EventType) -> Batch:
+        """Return the same events as instances of another class with the same fields."""
+        return Batch(self.supplier, type, self.columns)
+
     def slice(self, offset: int, length: int) -> Batch:
         """Return up to `length` rows from `offset` on, without copying."""
         return Batch(self.supplier, self.type, self.columns.slice(offset, length))

@@ -46,6 +46,9 @@ class Handful(Batch):
         set_(self, "_columns", None)
         set_(self, "_nbytes", -1)
 
+    def as_type(self, type: EventType) -> Batch:
+        return Handful(self.supplier, type, self.lists)
+
     @property
     def columns(self) -> pa.RecordBatch:
         if self._columns is None:

@@ -69,6 +69,13 @@ class TypeRegistry:
         """Return the type with this fingerprint, if it is known."""
         return self._types.get(fingerprint)
 
+    def renew(self, batch: Batch) -> Batch:
+        """The batch as events of the real class, where that was not known when it came."""
+        if not batch.type.generic:
+            return batch
+        known = self._types.get(batch.type.fingerprint, batch.type)
+        return batch if known is batch.type else batch.as_type(known)
+
     def resolve(self, description: TypeDescription) -> EventType:
         """Return the type described; raises `ProtocolError` if the description is inconsistent."""
         known = self._types.get(description.fingerprint)
