@@ -65,6 +65,7 @@ class StateCaptured:
     error: str | None = None
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
+    owed: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ class Origin(Machine):
             lost=tuple(flow for flow in old if flow in self._lost),
             inputs={key: each for key, each in captured.inputs.items() if goes_there(key)},
             outputs={key: each for key, each in captured.outputs.items() if goes_there(key)},
+            owed=captured.owed,
         )
 
     def _cancel(self, _: Cancelled, __: float) -> list[Effect]:

@@ -130,7 +130,8 @@ class HandOver:
     `ended` are the origin's flows that its successor's flows follow; `lost` are those whose source
     was lost before the ACK, so that what follows them follows a gap. `error`: the filter was
     stopped before it could be handed over, and why. `inputs` and `outputs`: how far the filter has
-    come, by supplier, with what it took and with what it made.
+    come, by supplier, with what it took and with what it made. `owed`: whom the filter has yet to
+    tell what it has settled.
     """
 
     derivation: int
@@ -142,6 +143,7 @@ class HandOver:
     lost: tuple[FlowId, ...] = ()
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
+    owed: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,7 @@ class MergeBuffer:
     lost: tuple[FlowId, ...] = ()
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
+    owed: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from activebroker.broker.messages import (
     FlowEnded,
     FlowOpened,
     OutletDrained,
+    Owed,
     Settled,
     StreamEnded,
     TypeAnnounced,
@@ -238,6 +239,15 @@ class Exchange:
         if (port := self.ports.get(id)) is None:
             return {}
         return port.release(outlets)
+
+    def owe(self, stage: Stage, owed: Owed) -> None:
+        """A filter came here: it still has to tell some outlets what it has settled."""
+        for outlet, (node, taker) in owed.outlets.items():
+            if not stage.spec.recovers:  # from here nobody will ask for it again
+                self._settle(node, outlet, taker, owed.came)
+            elif outlet not in stage.port.sources:
+                stage.port.sources[outlet] = node, taker
+                stage.port.leaving[outlet] = owed.came
 
     def forget_kept(self, outlet_id: int) -> None:
         """A filter that came here from elsewhere is lost with this node: keep nothing for it."""

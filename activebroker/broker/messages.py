@@ -404,6 +404,14 @@ class ParcelHead(msgspec.Struct, frozen=True, array_like=True):
     upto: Position
 
 
+class Owed(msgspec.Struct, frozen=True, array_like=True):
+    """Outlets (outlet -> node, taker) whose flows the filter has taken to their end, up to `came`,
+    and that keep events for it until they hear that these are settled."""
+
+    outlets: dict[int, tuple[str, str]]
+    came: Positions
+
+
 class HandOverState(Message, frozen=True):
     """The actual request; the buffered batches follow as buffers."""
 
@@ -416,6 +424,7 @@ class HandOverState(Message, frozen=True):
     lost: tuple[int, ...] = ()
     inputs: Positions = {}
     outputs: Positions = {}
+    owed: Owed | None = None
 
 
 class MoveStarted(Message, frozen=True):

@@ -19,6 +19,7 @@ from activebroker.broker.messages import (
     MovePrepared,
     MoveRefused,
     MoveStarted,
+    Owed,
     ParcelHead,
     PrepareMove,
     ProceedMove,
@@ -119,7 +120,12 @@ class Moves:
                 buffer, error = at.stage.take_buffer(), at.stage.outlet.error
                 stage = at.stage
                 captured = origin.StateCaptured(
-                    state, buffer, error, stage.saving.inputs, stage.outlet.positions
+                    state,
+                    buffer,
+                    error,
+                    dict(stage.saving.inputs),
+                    dict(stage.outlet.positions),
+                    Owed(dict(stage.port.sources), dict(stage.port.received)),
                 )
                 self._at_origin(derivation, captured, now)
 
@@ -190,6 +196,7 @@ class Moves:
             body.lost,
             body.inputs,
             body.outputs,
+            body.owed,
         )
         self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
 
@@ -229,9 +236,10 @@ class Moves:
             match effect:
                 case protocol.RestoreState(state):
                     self._effects.append(RestoreStage(at.stage.spec.id, state))
-                case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs):
+                case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, owed):
                     at.stage.take_over(inputs, outputs)
                     at.stage.saving.urge()
+                    self._exchange.owe(at.stage, owed)
                     self._exchange.merge(at.stage, list(buffer), ended, lost)
                 case protocol.StartFilter():
                     for spec in at.outputs:
@@ -259,7 +267,7 @@ class Moves:
             case protocol.Started(derivation, party):
                 self._send(to, MoveStarted(derivation, party), ())
             case protocol.HandOver(
-                derivation, here, state, buffer, ended, error, lost, inputs, outputs
+                derivation, here, state, buffer, ended, error, lost, inputs, outputs, owed
             ):
                 heads, buffers = [], []
                 for item in buffer:
@@ -286,5 +294,6 @@ class Moves:
                     lost,
                     inputs,
                     outputs,
+                    owed,
                 )
                 self._send(to, body, buffers)
