@@ -120,10 +120,11 @@ class Exchange:
         outlet.let_go()
         self._unblocked(outlet)
 
-    def open_flow(self, spec: FlowSpec) -> None:
+    def open_flow(self, spec: FlowSpec, keeps: bool = False) -> None:
+        """Begin a flow; `keeps`: for a filter that may go on elsewhere though it is here now."""
         outlet = self.outlets.get(spec.outlet)
         # What is lost with its taker need not be kept for it.
-        keeps = spec.filter and spec.target != self._here
+        keeps = keeps or (spec.filter and spec.target != self._here)
         tracks = outlet is not None and (keeps or outlet.numbers)
         opened = FlowOpened(
             spec.id,
@@ -250,9 +251,12 @@ class Exchange:
                 stage.port.leaving[outlet] = owed.came
 
     def forget_kept(self, outlet_id: int) -> None:
-        """A filter that came here from elsewhere is lost with this node: keep nothing for it."""
+        """A filter that came to its supplier is lost with this node: keep nothing for it."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
-            outlet.forget_kept()
+            for flow in outlet.flows.values():
+                stage = self.stages.get(flow.spec.port)
+                if stage is not None and not stage.spec.recovers:
+                    outlet.forget_kept(flow.spec.taker)
             self._unblocked(outlet)
 
     def checkpoint_kept(self, stage_id: int) -> None:

@@ -370,7 +370,8 @@ class EndMove(Message, frozen=True):
     """Initiator to all parties: it is over; forget it, and undo it if it was `cancelled`."""
 
     derivation: int
-    cancelled: bool
+    cancelled: bool = False
+    completed: bool = False
 
 
 class MovePrepared(Message, frozen=True):

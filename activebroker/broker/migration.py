@@ -120,7 +120,8 @@ class Migration:
                 sources = (swap.source for swap in self.plan.swaps)
                 parties = (*self.plan.origins, *self.plan.destinations, *sources)
                 for party in dict.fromkeys(parties):
-                    self._tell(party, EndMove(self.plan.derivation, cancelled=False))
+                    completed = finish.outcome == "completed"
+                    self._tell(party, EndMove(self.plan.derivation, completed=completed))
             self._finished(self, finish.outcome, finish.reason)
 
 

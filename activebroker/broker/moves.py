@@ -81,13 +81,14 @@ class Moves:
                         case protocol.EndFlow(flow, followers):
                             self._exchange.end_flow(outlet, flow, followers)
                         case protocol.OpenFlow():
-                            self._exchange.open_flow(spec)
+                            # Should the derivation fail, it may go on at yet another place.
+                            self._exchange.open_flow(spec, keeps=spec.filter)
             case HandOverState():
                 self._hand_over(body, buffers, now)
             case ProceedMove(derivation):
                 self._at_origin(derivation, origin.ProceedReceived(), now)
-            case EndMove(derivation, cancelled):
-                self._end(derivation, cancelled, now)
+            case EndMove():
+                self._end(body, now)
             case _:
                 return False
         return True
@@ -200,7 +201,8 @@ class Moves:
         )
         self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
 
-    def _end(self, derivation: int, cancelled: bool, now: float) -> None:
+    def _end(self, end: EndMove, now: float) -> None:
+        derivation, cancelled = end.derivation, end.cancelled
         if cancelled and (at := self._origins.get(derivation)) is not None:
             self._at_origin(derivation, origin.Cancelled(), now)
             at.stage.moving = False
@@ -211,7 +213,7 @@ class Moves:
         self._destinations.pop(derivation, None)
         for key in [key for key in self._sources if key[0] == derivation]:
             del self._sources[key]
-            if not cancelled:
+            if end.completed:
                 self._exchange.forget_kept(key[1])
 
     def _at_origin(self, derivation: int, input: Any, now: float) -> None:

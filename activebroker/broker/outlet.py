@@ -199,12 +199,12 @@ class Outlet:
             if taker.flow is None:
                 del self.takers[name]
 
-    def forget_kept(self) -> None:
-        """Let go of what is kept for takers that need it no more."""
-        for taker in self.takers.values():
-            if not taker.keeps and not taker.closed:
-                taker.kept.clear()
-                taker.kept_bytes = 0
+    def forget_kept(self, taker: str) -> None:
+        """Keep nothing any more for a taker."""
+        if (served := self.takers.get(taker)) is not None:
+            served.keeps = False
+            served.kept.clear()
+            served.kept_bytes = 0
 
     def settled(self, upto: Positions) -> bool:
         """Whether every taker has settled what it was given up to these positions."""
