@@ -43,6 +43,7 @@ class Taker:
     tracks: bool = False
     since: Positions = field(default_factory=dict)
     flow: OutFlow | None = None
+    last: int = 0  # the flow that served it last
     sent: Positions = field(default_factory=dict)
     settled: Positions = field(default_factory=dict)
     kept: deque[tuple[str, Position, Parcel | StreamEnded]] = field(default_factory=deque)
@@ -148,6 +149,7 @@ class Outlet:
             dict(spec.since),
         )
         taker.flow = self.flows[spec.id] = OutFlow(spec)
+        taker.last = spec.id
         if spec.resumes:
             for supplier, _, item in kept:
                 self._give(taker, supplier, item)
@@ -249,14 +251,14 @@ class Outlet:
 
         Its taker is served by another flow, or by another outlet, from now on.
         """
+        for name, taker in list(self.takers.items()):
+            if taker.last == flow_id:  # also where the flow was lost before
+                taker.flow, taker.closed = None, True
+                if finished or not taker.unsettled:
+                    del self.takers[name]
         if (flow := self.flows.get(flow_id)) is None or flow.ending:
             return
         flow.ending = True
-        taker = self.takers.get(flow.spec.taker)
-        if taker is not None and taker.flow is flow:
-            taker.flow, taker.closed = None, True
-            if finished or not taker.unsettled:
-                del self.takers[flow.spec.taker]
         self._queue(flow, FlowEnded(flow_id, flow.spec.port, followers, finished, error))
 
     def end(self, finished: bool = False, error: str | None = None) -> None:
