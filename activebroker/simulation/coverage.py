@@ -72,17 +72,19 @@ def coverage_table(covered: Mapping[Covered, int]) -> Table:
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
-    table.add_column("machine")
-    table.add_column("state")
+    table.add_column("in state", no_wrap=True)
     for fault in FAULT_KINDS:
         table.add_column(fault, justify="right")
     for machine in MACHINES:
+        table.add_section()
+        table.add_row(Text(machine, style="bold"))
         for state in states(machine):
             row = [_cell(covered, (machine, state, fault)) for fault in FAULT_KINDS]
             if any(cell.plain != NEVER for cell in row):
-                table.add_row(machine, state, *row)
-        table.add_section()
+                table.add_row(f"  {state}", *row)
     return table
 
 
@@ -90,4 +92,5 @@ def _cell(covered: Mapping[Covered, int], cell: Covered) -> Text:
     if impossible(cell) is not None:
         return Text(NEVER, style="dim")
     count = covered.get(cell, 0)
-    return Text(f"{count:,}", style="" if count else "bold red")
+    short = f"{count // 1000}k" if count > 9999 else str(count)  # nine columns fit a terminal
+    return Text(short, style="" if count else "bold red")

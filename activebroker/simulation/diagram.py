@@ -17,7 +17,6 @@ from itertools import groupby
 from activebroker.simulation.outcome import Happening, Outcome
 
 FOLDED = 3  # events messages in a row that are still shown one by one
-MESSAGES = ("send", "arrive", "drop", "repeat")
 EVENTS = "events of "
 _RANGE = re.compile(r"events of (?P<supplier>\S+) (?P<first>\d+)(\.\.(?P<last>\d+))?")
 
@@ -41,7 +40,7 @@ class Line:
 def story(outcome: Outcome, derivation: int | None = None, width: int = 160) -> str:
     """The diagram as text, of one derivation or of the whole run; `width` columns at most.
 
-    `o-->` a message (`o..>` it leaves, `..>o` it arrives, `--x` it is dropped, `-->>` it comes
+    `o-->` a message (`o..>` it leaves, `...>` it arrives, `o--x` it is dropped, `o::>` it leaves
     twice), `#` a step of a user, `!` a fault, `*` a change of state, `=` events at a consumer.
     """
     shown = list(lines(outcome.history, derivation))
@@ -53,10 +52,11 @@ def story(outcome: Outcome, derivation: int | None = None, width: int = 160) -> 
 def lines(history: Sequence[Happening], derivation: int | None = None) -> Iterator[Line]:
     """What a diagram shows, in the order of time."""
     chosen = _of(history, derivation)
-    arrivals = _arrivals(chosen)
-    merged = {arrival for arrival, at_once in arrivals.values() if at_once}
-    folds = groupby(enumerate(chosen), key=lambda each: each[1].what.startswith(EVENTS))
-    for are_events, group in folds:
+    ends = _ends(chosen)
+    merged = {end for end, at_once in ends.values() if at_once}
+    for are_events, group in groupby(
+        enumerate(chosen), key=lambda each: each[1].what.startswith(EVENTS)
+    ):
         run = list(group)
         if are_events and len(run) > FOLDED:
             happenings = [happening for _, happening in run]
@@ -66,10 +66,17 @@ def lines(history: Sequence[Happening], derivation: int | None = None) -> Iterat
         for index, each in run:
             if index in merged:
                 continue
-            arrival, at_once = arrivals.get(index, (None, False))
-            until = None if arrival is None else chosen[arrival].at
-            kind = "pass" if at_once else each.kind
-            yield Line(each.at, kind, each.place, each.what, each.other, until)
+            end, at_once = ends.get(index, (index, False))
+            kind = chosen[end].kind if at_once else each.kind
+            until = chosen[end].at if end != index else None
+            yield Line(
+                each.at,
+                "pass" if at_once and kind == "arrive" else kind,
+                each.place,
+                each.what,
+                each.other,
+                until,
+            )
 
 
 def _of(history: Sequence[Happening], derivation: int | None) -> list[Happening]:
@@ -84,21 +91,22 @@ def _of(history: Sequence[Happening], derivation: int | None) -> list[Happening]
     return [each for each in between if each.derivation in (None, derivation)]
 
 
-def _arrivals(history: Sequence[Happening]) -> dict[int, tuple[int, bool]]:
-    """By the index of a departure: that of its arrival, and whether nothing comes between."""
+def _ends(history: Sequence[Happening]) -> dict[int, tuple[int, bool]]:
+    """By the index of a departure: that of its arrival or loss, and whether nothing comes between
+    at the two places."""
     under_way: dict[tuple[str, str, str], deque[int]] = {}
     latest: dict[str, int] = {}  # by place, the last happening there
     found: dict[int, tuple[int, bool]] = {}
     for index, each in enumerate(history):
-        key = each.place, each.other, each.what
-        if each.kind == "send":
-            under_way.setdefault(key, deque()).append(index)
-        elif each.kind == "arrive" and (waiting := under_way.get(key)):
-            sent = waiting.popleft()
-            undisturbed = all(latest.get(place, -1) <= sent for place in (each.place, each.other))
-            found[sent] = index, undisturbed
-        elif each.kind == "drop" and (waiting := under_way.get(key)):
-            waiting.popleft()
+        waiting = under_way.setdefault((each.place, each.other, each.what), deque())
+        if each.kind in ("send", "repeat"):
+            waiting.append(index)
+        elif each.kind in ("arrive", "drop") and waiting:
+            # One that is dropped as it is sent is not the one that was sent first.
+            at_start = each.kind == "drop" and waiting[-1] == index - 1
+            sent = waiting.pop() if at_start else waiting.popleft()
+            places = each.place, each.other
+            found[sent] = index, all(latest.get(place, -1) <= sent for place in places)
         for place in (each.place, each.other):
             latest[place] = index
     return found
@@ -140,7 +148,7 @@ ARROWS = {  # begin, shaft, end
     "send": ("o", ".", ">"),
     "arrive": (".", ".", ">"),
     "drop": ("o", "-", "x"),
-    "repeat": ("o", "=", ">"),
+    "repeat": ("o", ":", ">"),
 }
 
 
@@ -196,14 +204,13 @@ def _label(line: Line) -> str:
             return f"sees {line.what}"
         case "drop":
             return f"{line.what} (dropped)"
-        case "repeat":
-            return f"{line.what} (repeated)"
-        case "pass" | "send" if line.until is not None:
-            return f"{line.what} (+{(line.until - line.at) * 1000:.1f} ms)"
-        case "send":
-            return f"{line.what} (never arrives)"
         case "arrive":
             return f"{line.what} (arrives)"
+        case "pass" | "send" | "repeat":
+            again = "again, " if line.kind == "repeat" else ""
+            if line.until is None:
+                return f"{line.what} ({again}never arrives)"
+            return f"{line.what} ({again}+{(line.until - line.at) * 1000:.1f} ms)"
         case "fold":
             return f"{line.what}, until {line.until:.4f}"
         case _:
@@ -270,7 +277,7 @@ def _drawing(shown: Sequence[Line], x: dict[str, int], labels: int, width: int) 
             )
         elif line.other not in x or line.other == line.place or line.kind not in ARROWS:
             yield f'<circle cx="{x[line.place]}" cy="{y}" r="5" fill="{colour}"/>'
-        elif line.kind == "send" and line.until is not None:
+        elif line.kind in ("send", "repeat") and line.until is not None:
             departures.setdefault(key, deque()).append(y)
             yield f'<circle cx="{x[line.place]}" cy="{y}" r="2.5" fill="{colour}"/>'
         else:
