@@ -24,7 +24,7 @@ IMPOSSIBLE: dict[Covered, str] = {
     ("initiator", "COMPLETED", ANY): "is dropped when it ends",
     ("initiator", "FAILED", ANY): "is dropped when it ends",
     ("initiator", "ROLLED_BACK", ANY): "is dropped when it ends",
-    ("source", "ATTACHED", ANY): "swaps in the input that makes it",
+    ("initiator", ANY, "crash"): "the hub, which keeps the directory, is not crashed",
     ("origin", "RUNNING", ANY): "is prepared by the input that makes it",
     ("origin", "CANCELLED", ANY): "is dropped when it is cancelled",
 }

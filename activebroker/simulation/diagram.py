@@ -17,8 +17,8 @@ from itertools import groupby
 from activebroker.simulation.outcome import Happening, Outcome
 
 FOLDED = 3  # events messages in a row that are still shown one by one
-EVENTS = "events of "
-_RANGE = re.compile(r"events of (?P<supplier>\S+) (?P<first>\d+)(\.\.(?P<last>\d+))?")
+EVERYWHERE = "network"  # the place of what happens to all
+_EVENTS = re.compile(r"events? of (?P<supplier>\S+)( (?P<first>\d+)(\.\.(?P<last>\d+))?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def lines(history: Sequence[Happening], derivation: int | None = None) -> Iterat
     ends = _ends(chosen)
     merged = {end for end, at_once in ends.values() if at_once}
     for are_events, group in groupby(
-        enumerate(chosen), key=lambda each: each[1].what.startswith(EVENTS)
+        enumerate(chosen), key=lambda each: _EVENTS.search(each[1].what) is not None
     ):
         run = list(group)
         if are_events and len(run) > FOLDED:
@@ -118,7 +118,8 @@ def _summary(run: Iterable[Happening]) -> str:
     routes: Counter[str] = Counter()
     for each in run:
         routes[f"{_VERBS.get(each.kind, each.kind)} {_route(each)}"] += 1
-        if (match := _RANGE.match(each.what)) is not None:
+        match = _EVENTS.search(each.what)
+        if match is not None and match["first"] is not None:
             first = int(match["first"])
             last = int(match["last"] or first)
             low, high = ranges.get(match["supplier"], (first, last))
@@ -128,7 +129,13 @@ def _summary(run: Iterable[Happening]) -> str:
     return f"events of {events}: {counts}"
 
 
-_VERBS = {"send": "sent", "arrive": "arrived", "drop": "dropped", "repeat": "repeated"}
+_VERBS = {
+    "send": "sent",
+    "arrive": "arrived",
+    "drop": "dropped",
+    "repeat": "repeated",
+    "see": "seen by",
+}
 
 
 def _route(happening: Happening) -> str:
@@ -136,8 +143,8 @@ def _route(happening: Happening) -> str:
 
 
 def _places(shown: Iterable[Line]) -> list[str]:
-    places = (place for line in shown for place in (line.place, line.other) if place)
-    return list(dict.fromkeys(places))
+    places = (place for line in shown for place in (line.place, line.other))
+    return [place for place in dict.fromkeys(places) if place not in ("", EVERYWHERE)]
 
 
 # --- as text --------------------------------------------------------------------------------------
@@ -169,9 +176,10 @@ class Lanes:
             row[column] = "|"
         return row
 
-    def mark(self, place: str, mark: str) -> str:
+    def marks(self, places: Iterable[str], mark: str) -> str:
         row = self.row()
-        row[self.places[place]] = mark
+        for place in places:
+            row[self.places[place]] = mark
         return "".join(row)
 
     def arrow(self, place: str, other: str, kind: str) -> str:
@@ -188,12 +196,17 @@ class Lanes:
 
 def _text(line: Line, lanes: Lanes) -> str:
     if line.kind == "fold":
-        drawn = "".join(":" if each == "|" else each for each in lanes.row())
+        drawn = lanes.marks(lanes.places, ":")
     elif line.other in lanes.places and line.kind in ARROWS and line.other != line.place:
         drawn = lanes.arrow(line.place, line.other, line.kind)
     else:
-        drawn = lanes.mark(line.place, MARKS.get(line.kind, "?"))
+        drawn = lanes.marks(_concerned(line, lanes.places), MARKS.get(line.kind, "?"))
     return f"{line.at:10.4f}  {drawn} {_label(line)}"
+
+
+def _concerned(line: Line, places: Iterable[str]) -> list[str]:
+    """Where something happens that is no message."""
+    return [place for place in places if place in (line.place, line.other)] or list(places)
 
 
 def _label(line: Line) -> str:
@@ -276,7 +289,8 @@ def _drawing(shown: Sequence[Line], x: dict[str, int], labels: int, width: int) 
                 f'rx="3" fill="#dadce0"/>'
             )
         elif line.other not in x or line.other == line.place or line.kind not in ARROWS:
-            yield f'<circle cx="{x[line.place]}" cy="{y}" r="5" fill="{colour}"/>'
+            for place in _concerned(line, x):
+                yield f'<circle cx="{x[place]}" cy="{y}" r="5" fill="{colour}"/>'
         elif line.kind in ("send", "repeat") and line.until is not None:
             departures.setdefault(key, deque()).append(y)
             yield f'<circle cx="{x[line.place]}" cy="{y}" r="2.5" fill="{colour}"/>'

@@ -50,12 +50,22 @@ def test_marks() -> None:
         happening(0.1, "step", "east", "moves x to dallas"),
         happening(0.2, "fault", "east", "crash"),
         happening(0.3, "state", "east", "origin: RUNNING -> AWAITING_ACKS"),
-        happening(0.4, "see", "east", "events of A 3"),
+        happening(0.4, "see", "east", "consumer 1: event of A 3"),
     ) == [
         "# moves x to dallas",
         "! FAULT crash",
         "* origin: RUNNING -> AWAITING_ACKS",
-        "= sees events of A 3",
+        "= sees consumer 1: event of A 3",
+    ]
+
+
+def test_a_cut_is_marked_at_both_ends_and_healing_everywhere() -> None:
+    lane = happening(0.0, "step", "west", "z")
+    cut = happening(0.1, "fault", "hub", "cut off for 2 s", "west")
+    heals = happening(0.2, "fault", "network", "heals")
+    assert rows(*LANES, lane, cut, heals)[3:] == [
+        "! | ! FAULT cut off for 2 s",
+        "! ! ! FAULT heals",
     ]
 
 
@@ -127,10 +137,10 @@ def events(count: int) -> list[Happening]:
 
 
 def test_long_runs_of_events_are_folded() -> None:
-    history = (*LANES, *events(40), happening(4.0, "see", "dallas", "events of B 7"))
+    history = (*LANES, *events(40), happening(4.0, "see", "dallas", "consumer 1: event of B 7"))
     assert rows(*history)[2:] == [
         ": : events of A 0..40, B 7..7: sent hub>dallas x40, arrived hub>dallas x40, "
-        "see dallas x1, until 4.0000"
+        "seen by dallas x1, until 4.0000"
     ]
 
 
