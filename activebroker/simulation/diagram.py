@@ -35,6 +35,7 @@ class Line:
     what: str
     other: str = ""
     until: float | None = None
+    derivation: int | None = None
 
 
 def story(outcome: Outcome, derivation: int | None = None, width: int = 160) -> str:
@@ -42,6 +43,7 @@ def story(outcome: Outcome, derivation: int | None = None, width: int = 160) -> 
 
     `o-->` a message (`o..>` it leaves, `...>` it arrives, `o--x` it is dropped, `o::>` it leaves
     twice), `#` a step of a user, `!` a fault, `*` a change of state, `=` events at a consumer.
+    `#20` behind a line is the number of its derivation.
     """
     shown = list(lines(outcome.history, derivation))
     lanes = Lanes(_places(shown))
@@ -52,6 +54,11 @@ def story(outcome: Outcome, derivation: int | None = None, width: int = 160) -> 
 def lines(history: Sequence[Happening], derivation: int | None = None) -> Iterator[Line]:
     """What a diagram shows, in the order of time."""
     chosen = _of(history, derivation)
+    start = next((index for index, each in enumerate(chosen) if each.kind == "step"), 0)
+    if derivation is None and start > FOLDED:
+        joining, chosen = chosen[:start], chosen[start:]
+        what = f"the hosts join, in {sum(each.kind == 'send' for each in joining)} messages"
+        yield Line(joining[0].at, "fold", "", what, until=joining[-1].at)
     ends = _ends(chosen)
     merged = {end for end, at_once in ends.values() if at_once}
     for are_events, group in groupby(
@@ -76,6 +83,7 @@ def lines(history: Sequence[Happening], derivation: int | None = None) -> Iterat
                 each.what,
                 each.other,
                 until,
+                each.derivation,
             )
 
 
@@ -210,6 +218,12 @@ def _concerned(line: Line, places: Iterable[str]) -> list[str]:
 
 
 def _label(line: Line) -> str:
+    """What is written beside a line; `#` is the number of a derivation."""
+    number = f" #{line.derivation}" if line.derivation is not None else ""
+    return _words(line) + number
+
+
+def _words(line: Line) -> str:
     match line.kind:
         case "fault":
             return f"FAULT {line.what}"

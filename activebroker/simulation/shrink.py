@@ -52,8 +52,20 @@ def shrink(scenario: Scenario, run: Callable[[Scenario], Outcome], limit: int = 
 
 
 def kinds(outcome: Outcome) -> frozenset[str]:
-    """What sort of violations there are: their texts up to a colon, without numbers."""
-    return frozenset(re.sub(r"\d+", "N", each.partition(":")[0]) for each in outcome.violations)
+    """What sort of violations there are: the words in front of the colon; of a crash, the exception
+    and the function that raised it."""
+    return frozenset(map(_kind, outcome.violations))
+
+
+def _kind(violation: str) -> str:
+    kind = violation.partition(":")[0]
+    if functions := _FUNCTION.findall(violation):
+        error = violation.rstrip().splitlines()[-1].partition(":")[0]
+        return f"{kind}: {error} in {functions[-1]}"
+    return kind
+
+
+_FUNCTION = re.compile(r'File ".*", line \d+, in (.*)')  # in a traceback
 
 
 class _Shrinking:

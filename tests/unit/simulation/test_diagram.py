@@ -9,7 +9,8 @@ from activebroker.simulation.diagram import lines, page, story
 from activebroker.simulation.outcome import Happening, Outcome
 from activebroker.simulation.scenario import Scenario
 
-PREPARE = ("hub", "PrepareMove", "dallas", 12)
+Route = tuple[str, str, str, int | None]
+PREPARE: Route = ("hub", "PrepareMove", "dallas", None)
 
 
 def outcome(*history: Happening) -> Outcome:
@@ -27,7 +28,7 @@ def happening(at: float, kind: str, place: str, what: str, other: str = "") -> H
     return Happening(at, kind, place, what, other)
 
 
-def sent(at: float, *, kind: str = "send", route: tuple[str, str, str, int] = PREPARE) -> Happening:
+def sent(at: float, *, kind: str = "send", route: Route = PREPARE) -> Happening:
     place, what, other, derivation = route
     return Happening(at, kind, place, what, other, derivation)
 
@@ -91,7 +92,7 @@ def test_what_happens_elsewhere_does_not_cross() -> None:
 
 
 def test_arrows_go_to_the_left_as_well() -> None:
-    back = ("dallas", "MovePrepared", "hub", 12)
+    back = ("dallas", "MovePrepared", "hub", None)
     shown = rows(*LANES, sent(0.1, route=back), sent(0.2, kind="arrive", route=back))
     assert shown[2] == "|<------o MovePrepared (+100.0 ms)"
 
@@ -149,21 +150,29 @@ def test_few_events_are_shown() -> None:
 
 
 def test_one_derivation_with_what_happens_meanwhile() -> None:
-    other = ("hub", "ProceedMove", "dallas", 13)
+    ours, other = ("hub", "ProceedMove", "dallas", 12), ("hub", "ProceedMove", "dallas", 13)
     history = (
         *LANES,
-        sent(0.1),
+        sent(0.1, route=ours),
         sent(0.11, route=other),
         happening(0.12, "fault", "dallas", "pause"),
-        sent(0.13, kind="arrive"),
+        sent(0.13, kind="arrive", route=ours),
         happening(0.2, "fault", "dallas", "crash"),
     )
     assert [row.split(" ", 1)[1] for row in rows(*history, derivation=12)] == [
-        "PrepareMove (+30.0 ms)",
+        "ProceedMove (+30.0 ms) #12",
         "! FAULT pause",
-        "PrepareMove (arrives)",
+        "ProceedMove (arrives) #12",
     ]
     assert list(lines(history, derivation=99)) == []
+
+
+def test_joining_is_folded() -> None:
+    joining = [sent(n / 10) for n in range(5)] + [sent(1.0, kind="arrive")]
+    assert rows(*joining, *LANES)[:2] == [
+        ": : the hosts join, in 5 messages, until 1.0000",
+        "# | x",
+    ]
 
 
 def test_long_lines_are_cut() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -110,13 +111,28 @@ def test_what_keeps_the_contract_cannot_be_shrunk() -> None:
         shrink(Scenario(4), Runner(lambda _: ()))
 
 
-def test_kinds_are_without_numbers_and_details() -> None:
-    def of(*violations: str) -> frozenset[str]:
-        return kinds(Outcome(Scenario(0), violations, ()))
+def test_kinds_are_without_details() -> None:
+    assert kinds_of("order: of s1 at east") == kinds_of("order: of s2 at west") == {"order"}
+    assert kinds_of("order: x", "missing: y", "order: z") == {"order", "missing"}
+    assert kinds_of() == frozenset()
 
-    assert of("consumer 7 at east: got 3") == of("consumer 12 at east: got 4, 5")
-    assert of("order: x") != of("missing: x")
-    assert of() == frozenset()
+
+def test_the_kind_of_a_crash_is_its_exception_and_where_it_was_raised() -> None:
+    def inner(number: int) -> float:
+        return 1 / number
+
+    def outer() -> None:
+        inner(0)
+
+    try:
+        outer()
+    except ZeroDivisionError:
+        text = traceback.format_exc()
+    assert kinds_of(f"crash: {text}") == {"crash: ZeroDivisionError in inner"}
+
+
+def kinds_of(*violations: str) -> frozenset[str]:
+    return kinds(Outcome(Scenario(0), violations, ()))
 
 
 # --- files ----------------------------------------------------------------------------------------
