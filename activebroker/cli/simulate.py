@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -31,7 +31,7 @@ SEEDS = 1000
 ENDLESS = sys.maxsize // 2
 SHOWN = 20  # failing seeds, and lines of a violation
 
-simulate = typer.Typer(add_completion=False, no_args_is_help=True)
+simulate = typer.Typer(name="simulate", add_completion=False, no_args_is_help=True)
 
 
 @simulate.callback()
@@ -166,12 +166,12 @@ def _many(
 
     jobs = jobs or os.cpu_count() or 1
     total, interrupted = Tally(), False
-    began = time.monotonic()
+    began = monotonic()
     try:
         with _progress(out, seeds) as (progress, task), closing(run_pool(seeds, jobs)) as tallies:
             for tally in tallies:
                 total.add(tally)
-                spent = time.monotonic() - began
+                spent = monotonic() - began
                 progress.update(
                     task,
                     completed=total.seeds,
@@ -184,7 +184,7 @@ def _many(
                     break
     except KeyboardInterrupt:
         interrupted = True
-    spent = time.monotonic() - began
+    spent = monotonic() - began
     out.print(_counts_table(total.counts), coverage_table(total.covered))
     if strange := unforeseen(total.covered):
         out.print(f"Not foreseen in coverage.py: {strange}", style="red", markup=False)
