@@ -39,30 +39,29 @@ class NothingToShrink(ActiveBrokerError, ValueError):
 
 
 def shrink(scenario: Scenario, run: Callable[[Scenario], Outcome], limit: int = LIMIT) -> Scenario:
-    """The simplest scenario found, in at most `limit` runs, that breaks what `scenario` breaks.
+    """The simplest scenario found, in at most `limit` runs, with a violation of the kind that
+    `scenario` has first.
 
     Raises NothingToShrink where `scenario` breaks nothing.
     """
-    wanted = kinds(run(scenario))
-    if not wanted:
+    violations = run(scenario).violations
+    if not violations:
         raise NothingToShrink(f"The scenario of seed {scenario.seed} keeps the contract.")
-    shrinking = _Shrinking(scenario, lambda each: bool(kinds(run(each)) & wanted), limit - 1)
+    wanted = kind(violations[0])  # one of them, so that the others do not lead away from it
+    shrinking = _Shrinking(
+        scenario, lambda each: wanted in map(kind, run(each).violations), limit - 1
+    )
     shrinking.finish()
     return shrinking.best
 
 
-def kinds(outcome: Outcome) -> frozenset[str]:
-    """What sort of violations there are: the words in front of the colon; of a crash, the exception
-    and the function that raised it."""
-    return frozenset(map(_kind, outcome.violations))
-
-
-def _kind(violation: str) -> str:
-    kind = violation.partition(":")[0]
+def kind(violation: str) -> str:
+    """The word in front of the colon; of a crash also the exception and who raised it."""
+    word = violation.partition(":")[0]
     if functions := _FUNCTION.findall(violation):
         error = violation.rstrip().splitlines()[-1].partition(":")[0]
-        return f"{kind}: {error} in {functions[-1]}"
-    return kind
+        return f"{word}: {error} in {functions[-1]}"
+    return word
 
 
 _FUNCTION = re.compile(r'File ".*", line \d+, in (.*)')  # in a traceback

@@ -13,7 +13,7 @@ from activebroker.simulation.shrink import (
     SIMPLEST,
     NotAScenario,
     NothingToShrink,
-    kinds,
+    kind,
     load,
     save,
     shrink,
@@ -111,10 +111,16 @@ def test_what_keeps_the_contract_cannot_be_shrunk() -> None:
         shrink(Scenario(4), Runner(lambda _: ()))
 
 
-def test_kinds_are_without_details() -> None:
-    assert kinds_of("order: of s1 at east") == kinds_of("order: of s2 at west") == {"order"}
-    assert kinds_of("order: x", "missing: y", "order: z") == {"order", "missing"}
-    assert kinds_of() == frozenset()
+def test_the_kind_that_comes_first_is_kept() -> None:
+    def violations(scenario: Scenario) -> tuple[str, ...]:
+        found = ("missing: x",) if MOVE in scenario.steps else ()
+        return (*found, "left: y")
+
+    assert MOVE in shrink(with_both(LARGE), Runner(violations)).steps
+
+
+def test_the_kind_is_without_details() -> None:
+    assert kind("order: of s1 at east") == kind("order: of s2 at west: 5") == "order"
 
 
 def test_the_kind_of_a_crash_is_its_exception_and_where_it_was_raised() -> None:
@@ -128,11 +134,7 @@ def test_the_kind_of_a_crash_is_its_exception_and_where_it_was_raised() -> None:
         outer()
     except ZeroDivisionError:
         text = traceback.format_exc()
-    assert kinds_of(f"crash: {text}") == {"crash: ZeroDivisionError in inner"}
-
-
-def kinds_of(*violations: str) -> frozenset[str]:
-    return kinds(Outcome(Scenario(0), violations, ()))
+    assert kind(f"crash: {text}") == "crash: ZeroDivisionError in inner"
 
 
 # --- files ----------------------------------------------------------------------------------------
