@@ -164,11 +164,14 @@ def _options(rng: random.Random) -> Options:
 
 
 def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
-    pick, number = rng.choice, lambda: rng.randrange(64)
+    pick = rng.choice
     first_source = 1 + options.brokers
     first_sink = first_source + options.sources
     busy = pick((0.2, 0.5, 1.0))  # seconds in which most of it happens
     steps: list[Step] = []
+
+    def number() -> int:
+        return rng.randrange(64)
 
     def at_source() -> int:
         return first_source + rng.randrange(options.sources) if rng.random() < 0.85 else number()
@@ -221,7 +224,7 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
 
 def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Fault, ...]:
     """Mostly few; none in a third of the scenarios, and a death in few, for the time it takes."""
-    pick, number = rng.choice, lambda: rng.randrange(64)
+    pick = rng.choice
     faults: list[Fault] = []
     moves = any(step.do in ("move", "offload") for step in steps)
     until = max(step.at for step in steps)
@@ -238,8 +241,8 @@ def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tu
             Fault(
                 0.0 if aimed else rng.uniform(0.1, until + 0.1),
                 do,
-                pick((0, 0, number())) if aimed else number(),
-                number(),
+                pick((0, 0, rng.randrange(64))) if aimed else rng.randrange(64),
+                rng.randrange(64),
                 seconds,
                 rng.random() < 0.6,
                 pick(AIMS) if aimed else None,
