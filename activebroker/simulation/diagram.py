@@ -247,6 +247,7 @@ def _words(line: Line) -> str:
 # --- as a page ------------------------------------------------------------------------------------
 
 LANE, ROW, LEFT = 150, 22, 150  # pixels: between lanes, between lines, before the first lane
+SHORT = 16  # pixels before the lane, where the arrow of what does not arrive ends
 COLOURS = {
     "step": "#1a73e8", "fault": "#d93025", "state": "#188038", "see": "#9334e6", "fold": "#80868b",
     "pass": "#202124", "send": "#202124", "arrive": "#202124", "drop": "#d93025",
@@ -270,7 +271,7 @@ def page(outcome: Outcome, derivation: int | None = None) -> str:
     """The diagram as an HTML page of its own, without scripts, of one derivation or of all."""
     shown = list(lines(outcome.history, derivation))
     x = {place: LEFT + index * LANE for index, place in enumerate(_places(shown))}
-    labels = LEFT + len(x) * LANE
+    labels = LEFT + (len(x) - 1) * LANE + 40
     width = labels + 8 * max((len(_label(line)) for line in shown), default=0)
     names = "".join(
         f'<text x="{at}" y="18" text-anchor="middle" font-weight="bold">{html.escape(place)}</text>'
@@ -316,9 +317,9 @@ def _drawing(shown: Sequence[Line], x: dict[str, int], labels: int, width: int) 
 
 
 def _arrow(x1: float, y1: float, x2: float, y2: float, kind: str, colour: str) -> Iterator[str]:
-    """An arrow; one that gets lost ends in a cross on its way."""
+    """An arrow; of what does not arrive it stops short."""
     if kind in ("drop", "send"):
-        x2 = (x1 + x2) / 2
+        x2 += SHORT if x1 > x2 else -SHORT
     dash = ' stroke-dasharray="2 4"' if kind == "send" else ""
     yield f'<path d="M{x1} {y1}L{x2} {y2}" stroke="{colour}"{dash}/>'
     if kind == "drop":
