@@ -23,13 +23,13 @@ from activebroker.core.errors import MissingExtra
 
 if TYPE_CHECKING:
     from activebroker.simulation.outcome import Outcome
-    from activebroker.simulation.pool import Tally
+    from activebroker.simulation.pool import Failure, Tally
     from activebroker.simulation.scenario import Scenario
 
 FAILED, INTERRUPTED = 1, 130  # exit codes
 SEEDS = 1000
 ENDLESS = sys.maxsize // 2
-SHOWN = 20  # failing seeds, and lines of a violation
+SHOWN = 20  # seeds of a kind, and lines of a violation
 
 simulate = typer.Typer(name="simulate", add_completion=False, no_args_is_help=True)
 
@@ -234,18 +234,26 @@ def _progress(out: Console, seeds: range) -> Iterator[tuple[Progress, TaskID]]:
 
 
 def _show_findings(total: Tally) -> str:
-    """Print what failed; return it in a few words."""
+    """Print what failed, one seed of each kind in full; return it in a few words."""
+    from activebroker.simulation.shrink import kind
+
     for death in total.deaths:
         typer.secho(str(death), fg="red")
-    failures = sorted(total.failures, key=lambda failure: failure.seed)
-    for failure in failures[:SHOWN]:
-        typer.secho(f"\nSeed {failure.seed}:  activebroker simulate 3pd --seed {failure.seed}")
-        _show_violations(failure.violations, limit=SHOWN)
-    if len(failures) > SHOWN:
-        typer.echo(f"\n... and {len(failures) - SHOWN} seeds more.")
+    by_kind: dict[str, list[Failure]] = {}
+    for failure in sorted(total.failures, key=lambda failure: failure.seed):
+        by_kind.setdefault(kind(failure.violations[0]), []).append(failure)
+    for what, failures in by_kind.items():
+        seeds = " ".join(str(each.seed) for each in failures[:SHOWN])
+        more = " ..." if len(failures) > SHOWN else ""
+        typer.secho(f"\n{what}, {len(failures)} seeds: {seeds}{more}", bold=True)
+        typer.echo(f"activebroker simulate 3pd --seed {failures[0].seed}")
+        _show_violations(failures[0].violations, limit=SHOWN)
     if total.clean:
         return "the contract is kept."
-    return f"{len(failures)} seeds broke the contract, {len(total.deaths)} workers died."
+    return (
+        f"{len(total.failures)} seeds broke the contract, {len(total.deaths)} worker processes "
+        "were lost."
+    )
 
 
 def _show_violations(violations: tuple[str, ...], limit: int | None) -> None:

@@ -92,7 +92,7 @@ def test_a_failing_seed_is_shrunk_told_and_kept(monkeypatch: pytest.MonkeyPatch)
     out = result.stdout
     assert f"activebroker simulate 3pd --seed {MOVING}\n  order: planted [b]x[/b]" in out
     assert f"activebroker simulate 3pd --seed {MOVING + 1}\n  once: y" in out
-    assert "2 seeds broke the contract, 0 workers died" in out
+    assert "2 seeds broke the contract, 0 worker processes were lost" in out
     kept = f"simulate-3pd-{MOVING}.json"
     assert f"--replay {kept}" in out
     assert "to 1 and 0:" in out
@@ -109,7 +109,17 @@ def test_a_worker_that_died_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> Non
     result = simulate("--jobs", 1)
     assert result.exit_code == 1
     assert "a worker died (SIGKILL) at seed 7; seeds 5 to 9 have no result" in result.stdout
-    assert "0 seeds broke the contract, 1 workers died" in result.stdout
+    assert "0 seeds broke the contract, 1 worker processes were lost" in result.stdout
+
+
+def test_failures_are_shown_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Failure(seed, (f"once: in {seed}", "left: z")) for seed in range(30, 0, -1)]
+    pretend(monkeypatch, Tally(50, failures=[*found, Failure(7, ("order: w",))]), interrupt=True)
+    out = simulate("--jobs", 1).stdout
+    assert f"once, 30 seeds: {' '.join(map(str, range(1, 21)))} ...\n" in out
+    assert "--seed 1\n  once: in 1\n  left: z\n" in out
+    assert "once: in 2" not in out
+    assert "order, 1 seeds: 7\n" in out
 
 
 def test_ctrl_c_shows_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
