@@ -21,8 +21,16 @@ from activebroker.simulation.shrink import (
 
 MOVE = Step(0.3, "move", host=17, object=33, place=5)
 CUT = Fault(0.2, "cut", host=40, other=9, seconds=2.0)
-LARGE = next(
-    scenario for scenario in map(draw, range(1000)) if len(scenario.steps) > 15 and scenario.faults
+LARGE = Scenario(
+    11,
+    Options(sources=3, sinks=2, duplication=0.2, jitter=1.0, blob=2000, work=0.03, patience=3.0),
+    tuple(
+        Step(n / 20, do, host=7 * n, object=5 * n, choice=n, place=3 * n, times=1 + n % 4, over=0.1)
+        for n, do in enumerate(
+            ("open supplier", "derive", "subscribe", *["publish"] * 12, "offload")
+        )
+    ),
+    (Fault(0.1, "pause", host=3, seconds=0.5), Fault(0.4, "crash", host=9, other=2, seconds=12.0)),
 )
 
 
