@@ -14,6 +14,7 @@ _REFUSALS = (
     "has no supplier",
     "first.",  # a channel derived from it at 'supplier' has to move first
     "has handed its fan-out",
+    "ModuleNotFoundError: planted",  # at the host that can load no filter
 )
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 

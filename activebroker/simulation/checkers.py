@@ -63,6 +63,9 @@ def compare(
 
 def deliveries(users: Users, allowance: Allowance) -> Iterator[str]:
     """Whether all consumers saw what they must, of one content of each channel."""
+    for supplier in users.suppliers:
+        if supplier.supply is not None and supplier.supply.closed is None:
+            supplier.supply.close(finished=False)  # the streams of the dead end with their channel
     for channel in users.channels:
         mine = [each for each in users.consumers if each.channel is channel and each.subscribed]
         got = [seen_by(consumer.intake) for consumer in mine]
@@ -125,10 +128,15 @@ def endings(users: Users, allowance: Allowance) -> Iterator[str]:
 
 
 def nothing_left(host: Host) -> Iterator[str]:
-    """Whether all that users had made is gone from a node."""
+    """Whether all that users had made is gone from a node.
+
+    Timers of calls to the dead run out by themselves, later than is waited for here.
+    """
     left = leftovers(host.node)
     if host.runners:
         left["runners"] = host.runners
+    if timers := [key for key in host.timers if key != "tick" and not host.world.deaths]:
+        left["timers"] = timers
     for what, value in left.items():
         yield f"left: {what} at {host.name}: {value}"
     if is_orphan(host.node):

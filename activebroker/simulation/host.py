@@ -15,7 +15,7 @@ from activebroker.events import Batch, TypeRegistry
 from activebroker.filters import Failure, FilterRunner
 from activebroker.routing import Member, StageSpec
 from activebroker.simulation.machines import idle_ticks
-from activebroker.simulation.reference import payload_of
+from activebroker.simulation.reference import ITEM, payload_of
 from activebroker.simulation.scenario import HUB
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Host:
         self.name = member.name
         self.member = member
         self.registry = TypeRegistry()
+        self.registry.register(ITEM)  # what a program that uses the channel knows
         self.node = Node(member, HUB, self.registry)
         if member.name != HUB:
             self.node.peers.members[HUB] = Member(HUB, HUB, True, 0)
@@ -86,7 +87,7 @@ class Host:
         self._closed_outlets: dict[int, bool] = {}  # before their supplies were made
         self._answers: dict[int, Answered] = {}
         self._last_request = 0
-        self._timers: dict[str, int] = {}
+        self.timers: dict[str, int] = {}
         self._tick_at = 0.0  # when the node wants its tick, and when it gets it: then, or later
         self._tick_given = 0.0
         self._free_at: dict[int, float] = {}  # when a stage's worker, or a consumer, is free
@@ -270,17 +271,17 @@ class Host:
     def _schedule(self, key: str, after: float) -> None:
         world = self.world
         world.last_timer += 1
-        number = self._timers[key] = world.last_timer
+        number = self.timers[key] = world.last_timer
 
         def fire(_: object) -> None:
-            if self._timers.get(key) == number:
-                del self._timers[key]
+            if self.timers.get(key) == number:
+                del self.timers[key]
                 self.give(fx.TimerFired(key))
 
         world.later(after, fire)
 
     def _cancel_timer(self, effect: fx.CancelTimer) -> None:
-        self._timers.pop(effect.key, None)
+        self.timers.pop(effect.key, None)
 
     # --- filters ------------------------------------------------------------------------------
 
@@ -300,7 +301,7 @@ class Host:
         self._work(effect.stage.id, lambda: self._load(effect.stage))
 
     def _load(self, spec: StageSpec) -> fx.Input:
-        if spec.channel in self.world.unloadable:
+        if spec.channel in self.world.unloadable or self.name == self.world.refusing:
             return fx.StageLoaded(spec.id, "ModuleNotFoundError: planted")
         assert spec.envelope is not None
         envelope = spec.envelope

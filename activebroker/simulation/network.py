@@ -101,9 +101,7 @@ class Network:
 
     def heal(self) -> None:
         """From now on nothing fails."""
-        self.options = replace(
-            self.options, loss=0.0, duplication=0.0, reordering=0.0, straggling=0.0
-        )
+        self.options = calm(self.options)
         for route in self._routes.values():
             route.cut_until = 0.0
 
@@ -122,3 +120,8 @@ class Network:
 
     def _happens(self, probability: float) -> bool:
         return probability > 0.0 and self._random.random() < probability
+
+
+def calm(options: Options) -> Options:
+    """The same setting, on a network that does not fail."""
+    return replace(options, loss=0.0, duplication=0.0, reordering=0.0, straggling=0.0)

@@ -62,6 +62,11 @@ class Supplier:
         return self.closed or ended or not self.host.alive or self.channel.closed
 
     @property
+    def can_return(self) -> bool:
+        """Whether there may be another of its name: no relay serves it, and it lost nothing."""
+        return self.closed and self.outlet > 0 and self.host.alive and not self.relays
+
+    @property
     def waits(self) -> bool:
         """For its outlet, or for room in it."""
         return not self.over and (self.supply is None or bool(self.supply.waiting))
@@ -144,11 +149,10 @@ class Users:
         if channel is None:
             return
         mine = [each for each in self.suppliers if each.channel is channel]
-        ended = [each for each in mine if each.closed and each.host.alive and not each.relays]
+        ended = [each for each in {each.name: each for each in mine}.values() if each.can_return]
         name, next_seq = f"s{len(mine) + 1}", 0
-        if step.choice and ended and ended[-1] is mine[-1]:
+        if step.choice and (last := _pick(ended, step.object)) is not None:
             # Its name once more. It goes on counting, so that each event is told from all others.
-            last = ended[-1]
             host, name, next_seq = last.host, last.name, last.next_seq
         elif len(mine) >= MOST_SUPPLIERS:
             return

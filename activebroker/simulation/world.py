@@ -19,7 +19,7 @@ from activebroker.routing import Member
 from activebroker.simulation import story
 from activebroker.simulation.host import Host
 from activebroker.simulation.machines import Key, machines, plans
-from activebroker.simulation.network import Network
+from activebroker.simulation.network import Network, calm
 from activebroker.simulation.outcome import Covered, Happening
 from activebroker.simulation.scenario import HUB, SHORT, Fault, Options
 from derivation.machine import Machine
@@ -56,15 +56,17 @@ class World:
         self.counts: Counter[str] = Counter()
         self.deaths: dict[str, None] = {}  # names of hosts of which a process has died
         self.unloadable: set[str] = set()  # channels whose filters no host can load
+        self.refusing: str | None = None  # the host that can load no filter
         self.under_way = 0  # what is scheduled, timers left out
         self.last_timer = 0
         self.faulty = True  # until `heal`
         self.options = options
-        self.network = Network(self, options)
+        self.network = Network(self, calm(options))  # until `plan`
         self.names_of_flows = story.Flows()
         self._digest = hashlib.blake2b(digest_size=16)
         self._machines: dict[str, dict[Key, tuple[Machine, str]]] = {}
         self._attached: dict[str, dict[int, None]] = {}  # sources of derivations under way
+        self._swapped: dict[tuple[str, int], None] = {}
         self._aimed: list[Fault] = []
         self.hosts: dict[str, Host] = {}
         for name in (HUB, *names):
@@ -135,6 +137,7 @@ class World:
         self.deaths[name] = None
         self.network.sever(host)
         self._machines.pop(name, None)
+        self._attached.pop(name, None)
 
     def restart(self, name: str) -> Host:
         """A new process of a dead one's name."""
@@ -158,7 +161,9 @@ class World:
     # --- faults -------------------------------------------------------------------------------
 
     def plan(self, faults: Iterable[Fault]) -> None:
-        """Let them happen, when their time has come or their machine is there."""
+        """Let them happen, when their time has come or their machine is there, and what the
+        options say of frames."""
+        self.network.options = self.options
         for fault in faults:
             if fault.when is None:
                 self.soon(fault.at, partial(self._strike, fault, 0))
@@ -307,8 +312,8 @@ class World:
         for plan in plans(host.node):
             self.names_of_flows.know(plan)
             for swap in plan.swaps:
-                there = self._machines.get(swap.source, {})
-                if not any(key[:2] == ("source", plan.derivation) for key in there):
+                source = self.hosts[swap.source]
+                if source.alive and (swap.source, plan.derivation) not in self._swapped:
                     attached.setdefault(swap.source, {})[plan.derivation] = None
         before, self._attached = self._attached, attached
         for name, derivations in attached.items():
@@ -320,6 +325,7 @@ class World:
         machine, derivation, _ = key
         self.counts[f"{machine} {state}"] += 1
         if machine == "source" and state == "SWAPPED":
+            self._swapped[host.name, derivation] = None
             self._attached.get(host.name, {}).pop(derivation, None)
         self.note("state", host.name, f"{machine} {state}", "", derivation)
         for fault in [each for each in self._aimed if each.when == (machine, state)]:
