@@ -139,6 +139,10 @@ def nothing_left(host: Host) -> Iterator[str]:
         left["timers"] = timers
     for what, value in left.items():
         yield f"left: {what} at {host.name}: {value}"
+
+
+def still_member(host: Host) -> Iterator[str]:
+    """Whether a process that has not died is in the fabric."""
     if is_orphan(host.node):
         yield f"expelled: {host.name} was alive and is taken for lost"
 

@@ -361,7 +361,7 @@ class Host:
             spec = self._specs[stage_id]
             assert spec.envelope is not None
             failure = Failure(spec.channel, spec.envelope.name, "", -1, str(error), "")
-            self.post(fx.StateFailed(stage_id, (failure,)))
+            self.give(fx.StateFailed(stage_id, (failure,)))
 
 
 _PERFORM: dict[type, Callable[[Host, Any], None]] = {

@@ -90,6 +90,7 @@ def _play(world: World, scenario: Scenario) -> None:
     _calm(world, users)
     for host in world.alive():
         world.violations += checkers.nothing_left(host)
+        world.violations += checkers.still_member(host)
 
 
 def _calm(world: World, users: Users) -> None:

@@ -107,7 +107,8 @@ class World:
             env.step()
 
     def run_for(self, seconds: float) -> None:
-        self.env.run(self.env.now + seconds)
+        if seconds > 0:
+            self.env.run(self.env.now + seconds)
 
     def settle(self, within: float = 120.0) -> None:
         """Let time pass until nothing is under way."""
