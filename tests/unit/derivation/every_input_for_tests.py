@@ -41,12 +41,13 @@ def machines(plan: Plan) -> dict[str, Callable[[], Machine]]:
 def inputs(plan: Plan) -> list[object]:
     """Every input to any machine of the plan; contents as far as they make a difference."""
     sources = [swap.source for swap in plan.swaps]
-    parties = [*sources, *plan.origins, *plan.destinations]
+    hosts = [*plan.origins, *plan.destinations]
+    parties = [*sources, *hosts]
     state, buffer = dict.fromkeys(sources, b"1"), tuple((name, "event") for name in sources)
     return [
         initiator.Begun(),
-        *(initiator.PartyPrepared(party) for party in parties),
-        *(initiator.PartyRefused(party, "why") for party in parties),
+        *(initiator.PartyPrepared(party) for party in hosts),
+        *(initiator.PartyRefused(party, "why") for party in hosts),
         *(initiator.PartyStarted(party) for party in plan.destinations),
         *(initiator.PartyLost(party) for party in parties),
         initiator.DeadlinePassed(),

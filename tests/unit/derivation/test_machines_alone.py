@@ -36,8 +36,8 @@ class MachineAlone(RuleBasedStateMachine):
     @initialize(shape=shapes, data=st.data())
     def begin(self, shape: tuple[int, int, int], data: st.DataObject) -> None:
         plan = plan_of(shape)
-        made = machines(plan)
-        self.new = made[data.draw(st.sampled_from([*made]), label="party")]
+        kinds = {type(new()): new for new in machines(plan).values()}
+        self.new = kinds[data.draw(st.sampled_from([*kinds]), label="machine")]
         self.machine = self.new()
         self.inputs = inputs(plan)
         self.taken: list[tuple[object, float, list[Effect]]] = []
@@ -65,7 +65,10 @@ class MachineAlone(RuleBasedStateMachine):
     @precondition(lambda self: self.possible())
     @rule(data=st.data(), later=st.floats(0.0, 10.0))
     def take(self, data: st.DataObject, later: float) -> None:
-        input = data.draw(st.sampled_from(self.possible()), label="input")
+        possible = self.possible()
+        kind = data.draw(st.sampled_from([*dict.fromkeys(map(type, possible))]), label="kind")
+        alike = [each for each in possible if type(each) is kind]
+        input = data.draw(st.sampled_from(alike), label="input")
         self.now += later
         if isinstance(input, DeadlinePassed):
             self.deadline = None
