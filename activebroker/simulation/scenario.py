@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Literal
 
 from derivation.destination import DestinationState
@@ -20,7 +21,7 @@ BROKER_NAMES = ("atlanta", "dallas", "denver")
 SOURCE_NAMES = ("east", "north", "south")
 SINK_NAMES = ("west", "home")
 
-MACHINES = {
+MACHINES: dict[str, type[Enum]] = {
     "initiator": InitiatorState,
     "source": SourceState,
     "origin": OriginState,
@@ -54,6 +55,7 @@ class Options:
     sinks: int = 1  # hosts for consumers
     roots: int = 1  # channels with suppliers
     undialable: bool = False  # the last of the sinks cannot be dialled
+    refusing: bool = False  # the last of the brokers can load no filter
     loss: float = 0.0
     duplication: float = 0.0
     reordering: float = 0.0  # a frame is overtaken by those behind it
@@ -71,9 +73,9 @@ class Options:
 class Step:
     """What a user does at `at`.
 
-    `host`: where. `object`: the channel, supplier or consumer concerned. `choice`: events a batch,
-    the filter, or 1 for a slow consumer. `place`: of a derivation. `times`: batches published, in
-    `over` seconds.
+    `host`: where. `object`: the channel, supplier or consumer concerned. `choice`: events a batch;
+    the filter; 1 for a slow consumer; 1 for a supplier that ended before, to open again. `place`:
+    of a derivation. `times`: batches published, in `over` seconds.
     """
 
     at: float
@@ -116,19 +118,21 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
 
 
-# Where a fault can be aimed: states in which a machine waits.
-AIMS = (
-    ("initiator", "PREPARING"),
-    ("initiator", "SWAPPING"),
-    ("source", "ATTACHED"),
-    ("source", "SWAPPED"),
-    ("origin", "AWAITING_ACKS"),
-    ("origin", "CAPTURING"),
-    ("origin", "HANDED_OVER"),
-    ("destination", "LOADING"),
-    ("destination", "PREPARED"),
-    ("destination", "RUNNING"),
-    ("destination", "COMPLETED"),
+# States in which no machine waits: no fault can meet them.
+_PASSING = (
+    ("initiator", "IDLE"),
+    ("initiator", "COMPLETED"),
+    ("initiator", "FAILED"),
+    ("initiator", "ROLLED_BACK"),
+    ("origin", "RUNNING"),
+    ("origin", "CANCELLED"),
+    ("destination", "CANCELLED"),
+)
+AIMS = tuple(
+    (machine, state.name)
+    for machine, states in MACHINES.items()
+    for state in states
+    if (machine, state.name) not in _PASSING
 )
 
 
@@ -149,6 +153,7 @@ def _options(rng: random.Random) -> Options:
         sinks=pick((1, 1, 1, 2)),
         roots=pick((1, 1, 1, 1, 2)),
         undialable=rng.random() < 0.2,
+        refusing=rng.random() < 0.1,
         loss=pick((0.0, 0.0, 0.0, 0.01, 0.05, 0.2)),
         duplication=pick((0.0, 0.0, 0.0, 0.02, 0.2)),
         reordering=pick((0.0, 0.0, 0.0, 0.05, 0.3)),
@@ -164,11 +169,14 @@ def _options(rng: random.Random) -> Options:
 
 
 def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
-    pick, number = rng.choice, lambda: rng.randrange(64)
+    pick = rng.choice
     first_source = 1 + options.brokers
     first_sink = first_source + options.sources
     busy = pick((0.2, 0.5, 1.0))  # seconds in which most of it happens
     steps: list[Step] = []
+
+    def number() -> int:
+        return rng.randrange(64)
 
     def at_source() -> int:
         return first_source + rng.randrange(options.sources) if rng.random() < 0.85 else number()
@@ -176,13 +184,9 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     def at_sink() -> int:
         return first_sink + rng.randrange(options.sinks) if rng.random() < 0.8 else number()
 
-    def publish(since: float, until: float) -> None:
-        over = pick((0.0, 0.1, 0.3)) * busy
-        at = rng.uniform(since, max(since, until - over))
-        times = pick((1, 2, 3, 6))
-        steps.append(
-            Step(at, "publish", object=number(), choice=pick((1, 1, 2, 4)), times=times, over=over)
-        )
+    def publish(at: float, over: float, times: int) -> None:
+        size = pick((1, 1, 2, 4))
+        steps.append(Step(max(0.05, at), "publish", 0, number(), size, 0, times, over))
 
     suppliers = pick((1, 1, 2, 2, 3, 4, 8))
     steps += [Step(0.0, "open supplier", at_source(), number()) for _ in range(min(suppliers, 4))]
@@ -195,11 +199,22 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
         for _ in range(pick((1, 1, 2, 3)))
     ]
     for _ in range(pick((1, 2, 3))):
-        publish(0.1, 0.1 + busy)
+        publish(rng.uniform(0.1, busy), pick((0.0, 0.1, 0.3)) * busy, pick((1, 2, 3, 6)))
     for _ in range(pick((0, 1, 1, 1, 2, 3))):
         at = rng.uniform(0.1, 0.1 + busy)
         steps.append(Step(at, "move", number(), number(), 0, number()))
-        publish(at - 0.05, at + 0.3)  # a move that nothing crosses proves little
+        # A move that nothing crosses proves little: publish in about the time that it takes.
+        for _ in range(pick((1, 1, 2, 3))):
+            over = options.slowest * pick((2, 10, 20))
+            publish(at - rng.random() * options.slowest, over, pick((2, 4, 8, 12)))
+        if rng.random() < 0.25:
+            # A stream whose end meets it, and one of that name which begins soon after.
+            supplier = number()
+            end = at + rng.uniform(-4.0, 1.0) * options.slowest
+            steps.append(Step(max(0.1, end), "close supplier", 0, supplier))
+            again = end + rng.uniform(3.0, 10.0) * options.slowest
+            steps.append(Step(again, "open supplier", at_source(), supplier, 1))
+            publish(again + 6 * options.slowest, options.slowest, 4)
     rare: tuple[tuple[Do, float], ...] = (
         ("offload", 0.2),
         ("subscribe", 0.2),
@@ -221,7 +236,7 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
 
 def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Fault, ...]:
     """Mostly few; none in a third of the scenarios, and a death in few, for the time it takes."""
-    pick, number = rng.choice, lambda: rng.randrange(64)
+    pick = rng.choice
     faults: list[Fault] = []
     moves = any(step.do in ("move", "offload") for step in steps)
     until = max(step.at for step in steps)
@@ -238,8 +253,8 @@ def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tu
             Fault(
                 0.0 if aimed else rng.uniform(0.1, until + 0.1),
                 do,
-                pick((0, 0, number())) if aimed else number(),
-                number(),
+                pick((0, 0, rng.randrange(64))) if aimed else rng.randrange(64),
+                rng.randrange(64),
                 seconds,
                 rng.random() < 0.6,
                 pick(AIMS) if aimed else None,

@@ -6,9 +6,6 @@ import itertools
 import random
 from typing import Any
 
-from reference_for_tests import ITEM, Item, envelope_of
-from virtual_network_for_tests import HUB, Answered, Host, Intake, Supply, VirtualNetwork
-
 from activebroker.broker.effects import PortClosed
 from activebroker.broker.messages import (
     CallBody,
@@ -26,6 +23,11 @@ from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Event, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
+from activebroker.simulation.checkers import nothing_left
+from activebroker.simulation.host import Answered, Host, Intake
+from activebroker.simulation.reference import ITEM, Item, envelope_of
+from activebroker.simulation.scenario import Options
+from activebroker.simulation.world import World
 
 
 class Source:
@@ -33,7 +35,7 @@ class Source:
 
     def __init__(self, host: Host, name: str, outlet: int) -> None:
         self.host, self.name, self.outlet = host, name, outlet
-        self.supply = host.supplies[outlet] = Supply(lambda batch: None)
+        self.supply = host.open_supply(outlet, lambda batch: None)
         self.published = 0
 
     def publish(self, *groups: int, blob: int = 0) -> None:
@@ -60,10 +62,11 @@ class Sink:
 class Scene:
     """Hosts hub (keeps the directory), east, west, atlanta and dallas (brokers); a channel x."""
 
-    def __init__(self, seed: int = 0, patience: float = 20.0, **net: Any) -> None:
-        brokers = (HUB, "atlanta", "dallas")
+    def __init__(self, seed: int = 0, patience: float = 20.0) -> None:
         names = ("east", "west", "atlanta", "dallas")
-        self.net = VirtualNetwork(random.Random(seed), names, brokers=brokers, **net)
+        options = Options(slowest=0.05, jitter=1.0, work=0.02)
+        self.net = World(random.Random(seed), names, brokers=("atlanta", "dallas"), options=options)
+        self.net.begin()
         self.patience = patience
         self._ports = itertools.count(1_000_000)
         self.ask("hub", OpenChannel("x", describe(ITEM)))
@@ -124,3 +127,8 @@ class Scene:
 
     def settle(self) -> None:
         self.net.settle()
+
+    def check_nothing_left(self) -> None:
+        """All that was made is gone from every node."""
+        for host in self.net.alive():
+            assert not list(nothing_left(host))

@@ -6,10 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from reference_for_tests import Count, CountAll, Few
 from scene_for_tests import Scene
-from script_for_tests import assert_nothing_left
-from virtual_network_for_tests import HUB
 
 from activebroker.broker.messages import (
     CloseSupplier,
@@ -36,6 +33,8 @@ from activebroker.core.errors import (
 from activebroker.events import EventType
 from activebroker.events.wire import describe
 from activebroker.routing import Member
+from activebroker.simulation.reference import Count, CountAll, Few
+from activebroker.simulation.scenario import HUB
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,7 @@ def test_a_refusal_says_what_to_do_and_changes_nothing(
     assert sink.traces == ["0/1", "1/2"]
     scene.close()
     scene.settle()
-    for host in scene.net.alive():
-        assert_nothing_left(host)
+    scene.check_nothing_left()
 
 
 def test_a_closed_channel_is_closed_until_it_is_opened_anew() -> None:

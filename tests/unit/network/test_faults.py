@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from reference_for_tests import Count, Faulty, Few
 from scene_for_tests import Scene
-from script_for_tests import assert_nothing_left
 
 import activebroker as ab
 from activebroker.broker.messages import Join
@@ -19,6 +17,7 @@ from activebroker.core.errors import (
     Unreachable,
 )
 from activebroker.events import Event
+from activebroker.simulation.reference import Count, Faulty, Few
 
 
 class StopOnThree(ab.FIFOFilter):
@@ -58,8 +57,7 @@ def scene() -> Scene:
 def finish(scene: Scene) -> None:
     scene.close()
     scene.settle()
-    for host in scene.net.alive():
-        assert_nothing_left(host)
+    scene.check_nothing_left()
 
 
 # --- a filter that stops ------------------------------------------------------------------------
@@ -234,8 +232,7 @@ def test_who_does_not_consume_holds_the_supplier_and_no_more_than_a_window(scene
     assert not source.supply.waiting
     scene.close()
     scene.net.run_for(5.0)
-    for host in scene.net.alive():
-        assert_nothing_left(host)
+    scene.check_nothing_left()
 
 
 def test_a_move_that_a_slow_consumer_holds_up_is_overdue_and_still_ends(scene: Scene) -> None:
@@ -318,8 +315,7 @@ def test_without_the_directory_everything_ends(scene: Scene) -> None:
     assert isinstance(sink.intake.error, Unreachable)
     assert "Connect again" in str(sink.intake.error)
     assert source.supply.closed is False
-    for host in scene.net.alive():
-        assert_nothing_left(host)
+    scene.check_nothing_left()
 
 
 def test_a_process_that_comes_back_under_its_name_starts_anew(scene: Scene) -> None:

@@ -1,0 +1,48 @@
+"""What a death may cost. The one place that says so; everything else holds without exception."""
+
+from __future__ import annotations
+
+from activebroker.core.errors import ActiveBrokerError, MoveFailed, Unreachable
+from activebroker.simulation.scenario import Scenario
+from activebroker.simulation.users import Channel, Consumer, Supplier
+from activebroker.simulation.world import World
+
+# What users are told in scenarios without faults, each for a good reason.
+_REFUSALS = (
+    "was closed",
+    "is shared",
+    "has no supplier",
+    "first.",  # a channel derived from it at 'supplier' has to move first
+    "has handed its fan-out",
+    "ModuleNotFoundError: planted",  # at the host that can load no filter
+)
+LONG = 10.0  # seconds of patience that no move uses up where nothing fails
+
+
+class Allowance:
+    """Once a process has died, a subscription may end with `Unreachable`, and any request may be
+    refused. Of a supplier whose own process died, or the broker that served its consumers, events
+    may be missing from some point on; never in between, twice, or in another order.
+    """
+
+    def __init__(self, world: World, scenario: Scenario) -> None:
+        self._world = world
+        self._patient = scenario.options.patience >= LONG and not scenario.faults
+
+    def refusal(self, error: ActiveBrokerError) -> bool:
+        """Whether a request may be answered with this error."""
+        if type(error) is ActiveBrokerError:
+            return False  # a fault of the directory itself
+        if self._world.deaths or any(part in str(error) for part in _REFUSALS):
+            return True
+        return isinstance(error, MoveFailed) and not self._patient
+
+    def end(self, consumer: Consumer) -> bool:
+        """Whether a subscription may end as it did."""
+        error = consumer.intake.error
+        return error is None or bool(self._world.deaths and isinstance(error, Unreachable))
+
+    def cut(self, supplier: Supplier, channel: Channel) -> bool:
+        """Whether the last of what the supplier handed over may be missing in a channel."""
+        lost_relay = any(not host.alive for host in supplier.relays)
+        return supplier.channel is channel.root and (not supplier.host.alive or lost_relay)

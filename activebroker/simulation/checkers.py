@@ -1,0 +1,179 @@
+"""The contract: what suppliers handed over against what each consumer received.
+
+A violation is a line `kind: what`. Nothing here knows how events travel, but for `bounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from activebroker.broker.outlet import WINDOW
+from activebroker.broker.stage import WORK_BYTES
+from activebroker.matching import Parcel
+from activebroker.simulation.allowance import Allowance
+from activebroker.simulation.host import Host, Intake
+from activebroker.simulation.machines import is_orphan, leftovers
+from activebroker.simulation.reference import Seen, Stream
+from activebroker.simulation.users import Consumer, Users
+
+MOST_SHOWN = 12
+
+
+def seen_by(intake: Intake) -> dict[str, list[Seen]]:
+    """What a subscription got, by supplier."""
+    seen: dict[str, list[Seen]] = {}
+    for batch in intake.batches:
+        events = seen.setdefault(batch.supplier, [])
+        events += [(item.n, item.group, item.trace) for item in batch.contents()]
+    return seen
+
+
+def compare(
+    got: Sequence[Seen], expected: Sequence[Seen], latest: int, complete: bool
+) -> str | None:
+    """How what was got of one supplier breaks the contract, if it does.
+
+    It must be a run without gaps of `expected`, that begins with the event at `latest` or one
+    before it and, if it is to be `complete`, goes to the end.
+    """
+    if not got:
+        if complete and latest < len(expected):
+            return f"missing: nothing came of {_few(expected[latest:])}"
+        return None
+    places = {seen: place for place, seen in enumerate(expected)}
+    known = {(n, group) for n, group, _ in expected}
+    for seen in got:
+        if seen not in places:
+            kind = "state" if seen[:2] in known else "foreign"
+            return f"{kind}: {seen} is not of {_few(expected)}"
+    order = [places[seen] for seen in got]
+    if len(set(order)) < len(order):
+        return f"once: {_few(got)}"
+    if order != sorted(order):
+        return f"order: {_few(got)}"
+    if order[0] > latest:
+        return f"missing: begins with {got[0]}, without {_few(expected[latest : order[0]])}"
+    if order[-1] - order[0] >= len(order):
+        gone = [each for each in expected[order[0] : order[-1]] if each not in got]
+        return f"missing: {_few(gone)} in between"
+    if complete and order[-1] + 1 < len(expected):
+        return f"missing: {_few(expected[order[-1] + 1 :])} at the end"
+    return None
+
+
+def deliveries(users: Users, allowance: Allowance) -> Iterator[str]:
+    """Whether all consumers saw what they must, of one content of each channel."""
+    for supplier in users.suppliers:
+        if supplier.supply is not None and supplier.supply.closed is None:
+            supplier.supply.close(finished=False)  # the streams of the dead end with their channel
+    for channel in users.channels:
+        mine = [each for each in users.consumers if each.channel is channel and each.subscribed]
+        got = [seen_by(consumer.intake) for consumer in mine]
+        cut = {each.name for each in users.suppliers if allowance.cut(each, channel)}
+        whole = [each.there and each.intake.error is None for each in mine]
+        suppliers = channel.content.root.raw
+        for consumer, seen in zip(mine, got, strict=True):
+            for name in seen:
+                if name not in suppliers:
+                    yield f"foreign: {_where(consumer)} got events of {name}"
+        for name in suppliers:
+            right: list[Stream] = []
+            found: list[str] = []
+            for stream in channel.content.possible(name):
+                wrong = _wrong(stream, name, mine, got, [w and name not in cut for w in whole])
+                if wrong is None:
+                    right.append(stream)
+                else:
+                    found.append(wrong)
+            if right:
+                channel.content.settled[name] = right
+            else:
+                # Where it is not known what is right, the mildest way to see it.
+                yield min(found, key=lambda wrong: wrong.startswith(("foreign", "state")))
+
+
+def _wrong(
+    stream: Stream,
+    supplier: str,
+    consumers: list[Consumer],
+    got: list[dict[str, list[Seen]]],
+    complete: list[bool],
+) -> str | None:
+    """How one content of a channel does not fit what its consumers got of a supplier."""
+    elements = [element for element in stream if element.event is not None]
+    expected = [element.seen for element in elements]
+    for consumer, seen, whole in zip(consumers, got, complete, strict=True):
+        reached = consumer.latest_start.get(supplier, 0)
+        latest = sum(element.raw <= reached for element in elements)
+        if (wrong := compare(seen.get(supplier, ()), expected, latest, whole)) is not None:
+            kind, _, what = wrong.partition(": ")
+            return f"{kind}: {_where(consumer)}, of {supplier}: {what}"
+    return None
+
+
+def endings(users: Users, allowance: Allowance) -> Iterator[str]:
+    """Whether everything that was asked for was answered, and every subscription has ended."""
+    for what, host, answer in users.requests:
+        if not host.alive:
+            continue
+        if not answer.done:
+            yield f"unanswered: {host.name} {what}"
+        elif answer.error is not None and not allowance.refusal(answer.error):
+            yield f"refused: {host.name} {what}: {answer.error!r}"
+    for consumer in users.consumers:
+        if consumer.there and not consumer.intake.ended:
+            yield f"unended: {_where(consumer)} was not told of the end"
+        elif consumer.there and not allowance.end(consumer):
+            yield f"error: {_where(consumer)} ended with {consumer.intake.error!r}"
+
+
+def nothing_left(host: Host) -> Iterator[str]:
+    """Whether all that users had made is gone from a node.
+
+    Timers of calls to the dead run out by themselves, later than is waited for here.
+    """
+    left = leftovers(host.node)
+    if host.runners:
+        left["runners"] = host.runners
+    if timers := [key for key in host.timers if key != "tick" and not host.world.deaths]:
+        left["timers"] = timers
+    for what, value in left.items():
+        yield f"left: {what} at {host.name}: {value}"
+
+
+def still_member(host: Host) -> Iterator[str]:
+    """Whether a process that has not died is in the fabric."""
+    if is_orphan(host.node):
+        yield f"expelled: {host.name} was alive and is taken for lost"
+
+
+def bounds(host: Host, largest: int) -> Iterator[str]:
+    """Whether what waits at a node is within the windows. `largest`: bytes of a published batch."""
+    # A piece of work may be over its limit by a batch, and a filter may forward each event twice.
+    emission = 2 * (WORK_BYTES + largest)
+    exchange = host.node.exchange
+    for outlet in exchange.outlets.values():
+        for flow in outlet.flows.values():
+            waiting = sum(item.nbytes for item in flow.waiting if isinstance(item, Parcel))
+            if not -emission <= flow.credit <= WINDOW:
+                yield f"bounds: credit {flow.credit} of flow {flow.spec.id} at {host.name}"
+            if waiting > emission:
+                yield f"bounds: {waiting} bytes wait in flow {flow.spec.id} at {host.name}"
+    for port in exchange.ports.values():
+        for into in port.flows.values():
+            held = sum(item.nbytes for item in into.held if isinstance(item, Parcel))
+            if held > WINDOW + emission:
+                yield f"bounds: {held} bytes of flow {into.id} are held at {host.name}"
+    for stage in exchange.stages.values():
+        inbox = sum(item.nbytes for _, item in stage._inbox if isinstance(item, Parcel))
+        if inbox > (WINDOW + emission) * max(1, 2 * len(stage.port.flows)):
+            yield f"bounds: {inbox} bytes wait for the filter {stage.spec.id} at {host.name}"
+
+
+def _where(consumer: Consumer) -> str:
+    return f"consumer {consumer.port} of {consumer.channel.name} at {consumer.host.name}"
+
+
+def _few(events: Sequence[object]) -> str:
+    shown = ", ".join(map(str, events[:MOST_SHOWN]))
+    return f"[{shown}]" if len(events) <= MOST_SHOWN else f"[{shown}, … {len(events)} in all]"

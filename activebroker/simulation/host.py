@@ -1,0 +1,384 @@
+"""One node and its driver: what the runtime is in a process, in virtual time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from activebroker.broker import Node
+from activebroker.broker import effects as fx
+from activebroker.broker.messages import CallBody
+from activebroker.broker.node import TICK
+from activebroker.core.errors import ActiveBrokerError
+from activebroker.events import Batch, TypeRegistry
+from activebroker.filters import Failure, FilterRunner
+from activebroker.routing import Member, StageSpec
+from activebroker.simulation.machines import idle_ticks
+from activebroker.simulation.reference import ITEM, payload_of
+from activebroker.simulation.scenario import HUB
+
+if TYPE_CHECKING:
+    from activebroker.simulation.world import World
+
+PATIENCE = 1000.0  # seconds: the directory's own, shorter patience is what is tested
+SLOWED = 0.01  # seconds that a slowed host takes for a frame
+SLOWED_WORK = 10.0  # times the work of its filters
+INSTANT = 1e-9  # seconds between things in order, which rounding must not exchange
+
+
+class Answered:
+    """The answer to a request, once it is there."""
+
+    def __init__(self, on_result: Callable[[Any], None], on_error: Callable[[], None]) -> None:
+        self.on_result = on_result
+        self.on_error = on_error
+        self.done = False
+        self.result: Any = None
+        self.error: ActiveBrokerError | None = None
+
+
+class Supply:
+    """A user's supplier: what waits until its outlet is ready; `handed` gets what the node took,
+    and None at the end."""
+
+    def __init__(self, handed: Callable[[Batch | None], None]) -> None:
+        self.waiting: deque[Batch] = deque()
+        self.handed = handed
+        self.closed: bool | None = None  # then: whether its channel was finished
+
+    def close(self, finished: bool) -> None:
+        if self.closed is None:
+            self.closed = finished
+            self.handed(None)
+
+
+class Intake:
+    """A user's subscription. `pace`: seconds to consume a batch; None consumes at once."""
+
+    def __init__(self, pace: float | None) -> None:
+        self.pace = pace
+        self.batches: list[Batch] = []
+        self.ended = False
+        self.error: ActiveBrokerError | None = None
+
+
+class Host:
+    """A process of the fabric. It can die, stand still for a while, and be slow."""
+
+    def __init__(self, world: World, member: Member) -> None:
+        self.world = world
+        self.name = member.name
+        self.member = member
+        self.registry = TypeRegistry()
+        self.registry.register(ITEM)  # what a program that uses the channel knows
+        self.node = Node(member, HUB, self.registry)
+        if member.name != HUB:
+            self.node.peers.members[HUB] = Member(HUB, HUB, True, 0)
+        self.alive = True
+        self.joined = False
+        self.paused = False
+        self.slow_until = 0.0
+        self.supplies: dict[int, Supply] = {}
+        self.intakes: dict[int, Intake] = {}
+        self.failures: list[Failure] = []
+        self.runners: dict[int, FilterRunner] = {}
+        self._specs: dict[int, StageSpec] = {}  # of the runners
+        self._closed_outlets: dict[int, bool] = {}  # before their supplies were made
+        self._answers: dict[int, Answered] = {}
+        self._last_request = 0
+        self.timers: dict[str, int] = {}
+        self._tick_at = 0.0  # when the node wants its tick, and when it gets it: then, or later
+        self._tick_given = 0.0
+        self._free_at: dict[int, float] = {}  # when a stage's worker, or a consumer, is free
+        self._frame_free = 0.0
+        self._waiting: list[tuple[int, fx.Input]] = []  # while it stands still; frames first
+
+    # --- what happens to it -------------------------------------------------------------------
+
+    def give(self, input: fx.Input) -> None:
+        """Let the node handle an input and carry out what it asks for."""
+        if not self.alive:
+            return
+        if self.paused:
+            kind = type(input)
+            rank = 0 if kind is fx.FrameArrived else 2 if kind is fx.TimerFired else 1
+            self._waiting.append((rank, input))
+            return
+        world = self.world
+        world.counts["inputs"] += 1
+        for effect in self.node.handle(input, world.env.now):
+            _PERFORM[type(effect)](self, effect)
+        world.watch(self)
+
+    def frame_arrived(self, source: str, frame: tuple[bytes, Any], input: fx.FrameArrived) -> None:
+        """A frame comes from the network."""
+        if not self.alive:
+            return
+        world = self.world
+        now = world.env.now
+        if now < self.slow_until or now < self._frame_free:
+            world.frame_fault("slow", source, self.name, frame)
+            self._frame_free = max(now, self._frame_free) + SLOWED
+            world.soon(self._frame_free - now, lambda _: self._take(source, frame, input))
+        else:
+            self._take(source, frame, input)
+
+    def _take(self, source: str, frame: tuple[bytes, Any], input: fx.FrameArrived) -> None:
+        if self.alive:
+            self.world.arrived(source, self.name, frame)
+            self.give(input)
+            if self._tick_given > self._tick_at:
+                self._schedule_tick()
+
+    def post(self, input: fx.Input) -> None:
+        """As a thread of the process does: the node gets it next."""
+        self.world.soon(0.0, lambda _: self.give(input))
+
+    def pause(self) -> None:
+        """As SIGSTOP does: nothing is handled, and what comes waits."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        waiting, self._waiting = self._waiting, []
+        waiting.sort(key=lambda each: each[0])
+        for _, input in waiting:
+            self.give(input)
+        for outlet in list(self.supplies):
+            self.pump(outlet)
+
+    # --- what its users do --------------------------------------------------------------------
+
+    def request(
+        self,
+        body: CallBody,
+        on_result: Callable[[Any], None] = lambda result: None,
+        on_error: Callable[[], None] = lambda: None,
+    ) -> Answered:
+        self._last_request += 1
+        answer = self._answers[self._last_request] = Answered(on_result, on_error)
+        self.give(fx.RequestMade(self._last_request, body, PATIENCE))
+        return answer
+
+    def open_supply(self, outlet: int, handed: Callable[[Batch | None], None]) -> Supply:
+        supply = self.supplies[outlet] = Supply(handed)
+        if outlet in self._closed_outlets:
+            supply.close(self._closed_outlets.pop(outlet))
+        return supply
+
+    def publish(self, outlet: int, batch: Batch) -> None:
+        self.supplies[outlet].waiting.append(batch)
+        self.pump(outlet)
+
+    def pump(self, outlet_id: int) -> None:
+        """Hand over what waits, as far as the outlet takes it."""
+        supply = self.supplies[outlet_id]
+        while supply.waiting and supply.closed is None and self.alive and not self.paused:
+            outlet = self.node.exchange.outlets.get(outlet_id)
+            if outlet is None or not outlet.ready:
+                return
+            batch = supply.waiting.popleft()
+            supply.handed(batch)
+            self.give(fx.BatchPublished(outlet_id, batch))
+
+    def open_port(self, port: int, pace: float | None) -> Intake:
+        intake = self.intakes[port] = Intake(pace)
+        self.give(fx.PortOpened(port))
+        return intake
+
+    # --- effects ------------------------------------------------------------------------------
+
+    def _transmit(self, effect: fx.Transmit) -> None:
+        self.world.network.transmit(self, effect.peer, effect.address, effect.frames)
+
+    def _deliver(self, effect: fx.Deliver) -> None:
+        world, intake = self.world, self.intakes[effect.port]
+        if intake.ended:
+            world.violated("ended", f"{self.name} gets events of a subscription that has ended")
+        intake.batches.append(effect.batch)
+        world.saw(self, effect)
+        consumed = fx.BatchConsumed(effect.port, effect.flow, effect.nbytes)
+        if intake.pace is None:
+            self.post(consumed)
+        else:
+            now = world.env.now
+            due = max(now, self._free_at.get(-effect.port, 0.0)) + intake.pace
+            self._free_at[-effect.port] = due
+            world.soon(due - now, lambda _: self.give(consumed))
+
+    def _end_subscription(self, effect: fx.EndSubscription) -> None:
+        intake = self.intakes[effect.port]
+        if intake.ended:
+            self.world.violated("ended", f"a subscription at {self.name} ends twice")
+        intake.ended, intake.error = True, effect.error
+
+    def _drain_supplier(self, effect: fx.DrainSupplier) -> None:
+        self.world.soon(0.0, lambda _: self._drain(effect))
+
+    def _drain(self, effect: fx.DrainSupplier) -> None:
+        if (supply := self.supplies.get(effect.outlet)) is not None and supply.closed is None:
+            self.pump(effect.outlet)
+            if supply.waiting and self.alive:
+                self.world.soon(0.01, lambda _: self._drain(effect))
+                return
+        self.give(fx.SupplierDrained(effect.outlet, effect.finished))
+
+    def _outlet_closed(self, effect: fx.OutletClosed) -> None:
+        if (supply := self.supplies.get(effect.outlet)) is not None:
+            supply.close(effect.finished)
+        else:
+            self._closed_outlets[effect.outlet] = effect.finished
+
+    def _resume_outlet(self, effect: fx.ResumeOutlet) -> None:
+        self.world.soon(0.0, lambda _: self.pump(effect.outlet))
+
+    def _reply(self, effect: fx.Reply) -> None:
+        answer = self._answers.pop(effect.request)
+
+        def tell(_: object) -> None:
+            answer.done, answer.result, answer.error = True, effect.result, effect.error
+            if answer.error is None:
+                answer.on_result(answer.result)
+            else:
+                answer.on_error()
+
+        self.world.soon(0.0, tell)
+
+    def _show_failures(self, effect: fx.ShowFailures) -> None:
+        self.failures += effect.report.samples
+
+    def _forget_peer(self, effect: fx.ForgetPeer) -> None:
+        self.world.network.forget(self.name, effect.peer)
+
+    # --- timers -------------------------------------------------------------------------------
+
+    def _set_timer(self, effect: fx.SetTimer) -> None:
+        if effect.key == "tick":
+            self._tick_at = self.world.env.now + effect.after
+            self._schedule_tick()
+        else:
+            self._schedule(effect.key, effect.after)
+
+    def _schedule_tick(self) -> None:
+        now = self.world.env.now
+        at = self._tick_at + TICK * idle_ticks(self.node, self._tick_at)
+        if at < now:
+            at += TICK * (1 + int((now - at) / TICK))
+        self._tick_given = at
+        self._schedule("tick", at - now)
+
+    def _schedule(self, key: str, after: float) -> None:
+        world = self.world
+        world.last_timer += 1
+        number = self.timers[key] = world.last_timer
+
+        def fire(_: object) -> None:
+            if self.timers.get(key) == number:
+                del self.timers[key]
+                self.give(fx.TimerFired(key))
+
+        world.later(after, fire)
+
+    def _cancel_timer(self, effect: fx.CancelTimer) -> None:
+        self.timers.pop(effect.key, None)
+
+    # --- filters ------------------------------------------------------------------------------
+
+    def _work(self, stage: int, action: Callable[[], fx.Input | None]) -> None:
+        """Carry out in order, after some time, as a stage's thread does."""
+
+        def carry_out(_: object) -> None:
+            if self.alive and (answer := action()) is not None:
+                self.give(answer)
+
+        now = self.world.env.now
+        took = self.world.work_time() * (SLOWED_WORK if now < self.slow_until else 1.0)
+        due = self._free_at[stage] = max(now, self._free_at.get(stage, 0.0) + INSTANT) + took
+        self.world.soon(due - now, carry_out)
+
+    def _load_stage(self, effect: fx.LoadStage) -> None:
+        self._work(effect.stage.id, lambda: self._load(effect.stage))
+
+    def _load(self, spec: StageSpec) -> fx.Input:
+        if spec.channel in self.world.unloadable or self.name == self.world.refusing:
+            return fx.StageLoaded(spec.id, "ModuleNotFoundError: planted")
+        assert spec.envelope is not None
+        envelope = spec.envelope
+        payload = payload_of(envelope)
+        self.registry.register(payload.input)
+        self.registry.register(payload.output)
+        self._specs[spec.id] = spec
+        self.runners[spec.id] = FilterRunner(
+            payload,
+            channel=spec.channel,
+            name=envelope.name,
+            shared=envelope.shared,
+            stop_on_error=envelope.on_error == "stop",
+        )
+        return fx.StageLoaded(spec.id)
+
+    def _unload_stage(self, effect: fx.UnloadStage) -> None:
+        def unload() -> None:
+            self.runners.pop(effect.stage, None)
+            self._specs.pop(effect.stage, None)
+
+        self._work(effect.stage, unload)
+
+    def _run_stage(self, effect: fx.RunStage) -> None:
+        def run() -> fx.Input | None:
+            if (runner := self.runners.get(effect.stage)) is None:
+                return None
+            if effect.idle:
+                return fx.WorkDone(effect.stage, runner.idle())
+            if effect.end:
+                return fx.WorkDone(effect.stage, runner.end_all())
+            return fx.WorkDone(effect.stage, runner.run(effect.items))
+
+        self._work(effect.stage, run)
+
+    def _snapshot_stage(self, effect: fx.SnapshotStage) -> None:
+        def snapshot() -> fx.Input | None:
+            if (runner := self.runners.get(effect.stage)) is None:
+                return None
+            state: dict[str, bytes] = {}
+            self._attempt(effect.stage, lambda: state.update(runner.snapshot()))
+            return fx.StateSnapshotted(effect.stage, state)
+
+        self._work(effect.stage, snapshot)
+
+    def _restore_stage(self, effect: fx.RestoreStage) -> None:
+        def restore() -> None:
+            if (runner := self.runners.get(effect.stage)) is not None:
+                self._attempt(effect.stage, lambda: runner.restore(effect.state))
+
+        self._work(effect.stage, restore)
+
+    def _attempt(self, stage_id: int, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - a filter can raise anything
+            spec = self._specs[stage_id]
+            assert spec.envelope is not None
+            failure = Failure(spec.channel, spec.envelope.name, "", -1, str(error), "")
+            self.give(fx.StateFailed(stage_id, (failure,)))
+
+
+_PERFORM: dict[type, Callable[[Host, Any], None]] = {
+    fx.Transmit: Host._transmit,
+    fx.Deliver: Host._deliver,
+    fx.EndSubscription: Host._end_subscription,
+    fx.DrainSupplier: Host._drain_supplier,
+    fx.OutletClosed: Host._outlet_closed,
+    fx.ResumeOutlet: Host._resume_outlet,
+    fx.LoadStage: Host._load_stage,
+    fx.RunStage: Host._run_stage,
+    fx.SnapshotStage: Host._snapshot_stage,
+    fx.RestoreStage: Host._restore_stage,
+    fx.UnloadStage: Host._unload_stage,
+    fx.Reply: Host._reply,
+    fx.SetTimer: Host._set_timer,
+    fx.CancelTimer: Host._cancel_timer,
+    fx.ShowFailures: Host._show_failures,
+    fx.ForgetPeer: Host._forget_peer,
+}

@@ -1,0 +1,89 @@
+"""The one place where the simulation looks into a node for what it has no effects to tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from activebroker.broker import Node
+from activebroker.broker.link import HEARTBEAT_EVERY
+from activebroker.broker.node import TICK
+from activebroker.broker.peers import LOST_AFTER
+from activebroker.routing import Member
+from derivation.machine import Machine
+from derivation.protocol import Plan
+
+Key = tuple[str, int, int]  # machine, derivation, and which one where a node has several
+
+
+def machines(node: Node) -> dict[Key, Machine]:
+    """The machines of the derivations that are under way at a node."""
+    moves, directory = node.moves, node.directory
+    if not (
+        moves._origins
+        or moves._destinations
+        or moves._sources
+        or (directory is not None and directory._changes._migrations)
+    ):
+        return {}
+    found: dict[Key, Machine] = {}
+    if directory is not None:
+        for derivation, migration in directory._changes._migrations.items():
+            found["initiator", derivation, 0] = migration.machine
+    for (derivation, outlet), source in moves._sources.items():
+        found["source", derivation, outlet] = source
+    for derivation, origin in moves._origins.items():
+        found["origin", derivation, 0] = origin.machine
+    for derivation, destination in moves._destinations.items():
+        found["destination", derivation, 0] = destination.machine
+    return found
+
+
+def plans(node: Node) -> Iterator[Plan]:
+    """The plans of the derivations that this node initiates and that have not ended."""
+    if node.directory is not None:
+        for migration in node.directory._changes._migrations.values():
+            yield migration.plan
+
+
+def idle_ticks(node: Node, now: float) -> int:
+    """How many ticks from now on find nothing to do, unless the node is given something.
+
+    They are not given to it: seconds of silence would be most of a run's work.
+    """
+    due = math.inf
+    for link in node.peers.links.values():
+        if link._received > link._acked:
+            return 0
+        due = min(due, link._sent_at + HEARTBEAT_EVERY, link.heard_at + LOST_AFTER)
+    return 0 if due is math.inf else max(0, int((due - now) / TICK) - 1)
+
+
+def is_orphan(node: Node) -> bool:
+    """Whether the node has lost the directory, and with it everything."""
+    return bool(node._orphaned)
+
+
+def joined(node: Node) -> list[Member]:
+    return list(node.peers.members.values())
+
+
+def leftovers(node: Node) -> dict[str, object]:
+    """What is there once users have closed all they had opened: nothing, if all is well."""
+    exchange = node.exchange
+    left: dict[str, object] = {
+        "outlets": exchange.outlets,
+        "ports": exchange.ports,
+        "stages": exchange.stages,
+        "machines": machines(node),
+        "blocked": exchange._blocked,
+        "calls": node._calls._pending,
+        "deploying": node._deploying,
+    }
+    if node.directory is not None:
+        graph = node.directory.graph
+        left["flows in the picture"] = graph.flows
+        for channel in graph.channels.values():
+            for part in ("outlets", "ports", "stages", "relayed"):
+                left[f"{part} of {channel.name} in the picture"] = getattr(channel, part)
+    return {what: value for what, value in left.items() if value}

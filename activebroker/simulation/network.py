@@ -1,0 +1,127 @@
+"""The network between hosts: delays, bandwidth, and what goes wrong with frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from activebroker.broker.effects import FrameArrived
+from activebroker.simulation.scenario import Options
+
+if TYPE_CHECKING:
+    from activebroker.simulation.host import Host
+    from activebroker.simulation.world import World
+
+INSTANT = 1e-9  # seconds between frames in order, which rounding must not exchange
+LATE = 10.0  # times the base delay, for a frame that is late or is overtaken
+
+
+@dataclass(slots=True)
+class Route:
+    """From one host to another; frames arrive in order, unless they are overtaken."""
+
+    delay: float
+    last: float = 0.0  # when the last frame in order arrives
+    free: float = 0.0  # when its bandwidth is free
+    cut_until: float = 0.0
+
+
+class Network:
+    """Carries frames. `options` may change while it runs."""
+
+    def __init__(self, world: World, options: Options) -> None:
+        self.options = options
+        self.connected: dict[frozenset[str], None] = {}
+        self._world = world
+        self._random = world.random
+        self._routes: dict[tuple[str, str], Route] = {}
+        self._severed: dict[tuple[Host, str], None] = {}  # from a process that is gone
+
+    def transmit(
+        self, source: Host, peer: str, address: str | None, frames: Sequence[tuple[bytes, Any]]
+    ) -> None:
+        """Put frames on their way. A peer that cannot be dialled has to dial first."""
+        pair = frozenset((source.name, peer))
+        if pair not in self.connected:
+            if address is None:
+                return
+            self.connected[pair] = None
+        world, options, happens = self._world, self.options, self._happens
+        now = world.env.now
+        route = self.route(source.name, peer)
+        for frame in frames:
+            world.counts["frames"] += 1
+            world.told(source.name, peer, frame)
+            if happens(options.loss):
+                world.frame_fault("drop", source.name, peer, frame)
+                continue
+            due = now + route.delay * (1.0 + options.jitter * (self._random.random() - 0.5))
+            if options.bandwidth:
+                size = len(frame[0]) + sum(map(len, frame[1]))
+                route.free = max(route.free, now) + size / options.bandwidth
+                due += route.free - now
+            if happens(options.straggling):
+                world.frame_fault("delay", source.name, peer, frame)
+                due += LATE * route.delay
+            due = max(due, route.last + INSTANT)
+            if happens(options.reordering):
+                world.frame_fault("overtake", source.name, peer, frame)
+                due += LATE * route.delay * self._random.random()
+            else:
+                route.last = due
+            self._send(source, peer, due - now, frame)
+            if happens(options.duplication):
+                world.frame_fault("repeat", source.name, peer, frame)
+                again = due + route.delay * LATE * self._random.random() ** 2
+                self._send(source, peer, again - now, frame)
+
+    def route(self, source: str, target: str) -> Route:
+        if (route := self._routes.get((source, target))) is None:
+            delay = self._random.uniform(0.0001, self.options.slowest)
+            route = self._routes[source, target] = Route(delay)
+        return route
+
+    def cut(self, source: str, target: str, seconds: float) -> None:
+        """Nothing that is on its way, or sent within `seconds`, arrives."""
+        route = self.route(source, target)
+        route.cut_until = max(route.cut_until, self._world.env.now + seconds)
+
+    def sever(self, dead: Host) -> None:
+        """What a dead process has sent does not arrive everywhere."""
+        for name in self._world.hosts:
+            if name != dead.name and self._happens(0.5):
+                self._severed[dead, name] = None
+
+    def forget(self, name: str, peer: str | None = None) -> None:
+        """Drop the connections of a host, or that with one peer."""
+        for pair in list(self.connected):
+            if name in pair and (peer is None or peer in pair):
+                del self.connected[pair]
+
+    def heal(self) -> None:
+        """From now on nothing fails."""
+        self.options = calm(self.options)
+        for route in self._routes.values():
+            route.cut_until = 0.0
+
+    def _send(self, source: Host, peer: str, after: float, frame: tuple[bytes, Any]) -> None:
+        self._world.soon(max(0.0, after), lambda _: self._arrive(source, peer, frame))
+
+    def _arrive(self, source: Host, peer: str, frame: tuple[bytes, Any]) -> None:
+        if self._severed and (source, peer) in self._severed:
+            return
+        if self._routes[source.name, peer].cut_until > self._world.env.now:
+            self._world.frame_fault("cut", source.name, peer, frame)
+            return
+        head, buffers = frame
+        arrived = FrameArrived(head, [memoryview(part) for part in buffers])
+        self._world.hosts[peer].frame_arrived(source.name, frame, arrived)
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0.0 and self._random.random() < probability
+
+
+def calm(options: Options) -> Options:
+    """The same setting, on a network that does not fail."""
+    return replace(options, loss=0.0, duplication=0.0, reordering=0.0, straggling=0.0)

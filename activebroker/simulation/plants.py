@@ -1,0 +1,306 @@
+"""Faults to plant into the core: what the checkers must find, or they check nothing.
+
+Each is a context manager that patches the core of this process. Only tests use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from activebroker.broker.effects import CancelTimer
+from activebroker.broker.exchange import Exchange
+from activebroker.broker.link import Link
+from activebroker.broker.messages import FlowOpened, Heard, StreamEnded
+from activebroker.broker.moves import Moves
+from activebroker.broker.node import Node
+from activebroker.broker.outlet import OutFlow, Outlet
+from activebroker.broker.peers import Peers
+from activebroker.broker.port import Port
+from activebroker.broker.stage import Stage
+from activebroker.filters import FilterRunner
+from activebroker.matching import Parcel
+
+Plant = Callable[[], AbstractContextManager[None]]
+PLANTS: dict[str, Plant] = {}
+
+
+def plant(
+    name: str, owner: type, method: str
+) -> Callable[[Callable[..., Callable[..., Any]]], Callable[..., Callable[..., Any]]]:
+    """Register what makes, of the original `owner.method`, the one with the fault."""
+
+    def register(make: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
+        @contextmanager
+        def planted() -> Iterator[None]:
+            original = getattr(owner, method)
+            setattr(owner, method, make(original))
+            try:
+                yield
+            finally:
+                setattr(owner, method, original)
+
+        PLANTS[name] = planted
+        return make
+
+    return register
+
+
+Original = Callable[..., Any]
+
+# --- the swap -------------------------------------------------------------------------------------
+
+
+@plant("the ACK overtakes what waits for credit", Outlet, "end_flow")
+def _(original: Original) -> Original:
+    def end_flow(self: Outlet, flow_id: int, followers: int = 0, *args: Any, **named: Any) -> None:
+        flow = self.flows.get(flow_id)
+        waiting = list(flow.waiting) if flow is not None and followers else []
+        if flow is not None and waiting:
+            flow.waiting.clear()
+        original(self, flow_id, followers, *args, **named)
+        for item in waiting:
+            assert flow is not None
+            self._carry(flow, item)
+
+    return end_flow
+
+
+@plant("the ACK is sent before the swap", Exchange, "open_flow")
+def _(original: Original) -> Original:
+    def open_flow(self: Exchange, spec: Any) -> None:
+        outlet = self.outlets.get(spec.outlet)
+        if not spec.after or outlet is None or outlet.supplier is None:
+            original(self, spec)
+            return
+        emit, end = outlet.emit, outlet.end
+
+        def late() -> None:
+            outlet.__dict__.pop("emit", None)
+            outlet.__dict__.pop("end", None)
+            original(self, spec)
+
+        def emit_first(parcel: Parcel) -> None:
+            emit(parcel)
+            late()
+
+        def end_first(*args: Any, **named: Any) -> None:
+            late()
+            end(*args, **named)
+
+        outlet.emit, outlet.end = emit_first, end_first  # type: ignore[method-assign]
+
+    return open_flow
+
+
+@plant("the mark is omitted", Exchange, "open_flow")
+def _(original: Original) -> Original:
+    def open_flow(self: Exchange, spec: Any) -> None:
+        send = self._send
+
+        def without_mark(to: str, body: Any, buffers: Any) -> None:
+            if not (isinstance(body, FlowOpened) and body.after):
+                send(to, body, buffers)
+
+        self._send = without_mark
+        try:
+            original(self, spec)
+        finally:
+            self._send = send
+
+    return open_flow
+
+
+@plant("one event too many goes the old way", Outlet, "end_flow")
+def _(original: Original) -> Original:
+    def end_flow(self: Outlet, flow_id: int, followers: int = 0, *args: Any, **named: Any) -> None:
+        if not followers or self.supplier is None:
+            original(self, flow_id, followers, *args, **named)
+            return
+        emit, end = self.emit, self.end
+
+        def late() -> None:
+            self.__dict__.pop("emit", None)
+            self.__dict__.pop("end", None)
+            original(self, flow_id, followers, *args, **named)
+
+        def emit_first(parcel: Parcel) -> None:
+            emit(parcel)
+            late()
+
+        def end_first(*ends: Any, **how: Any) -> None:
+            late()
+            end(*ends, **how)
+
+        self.emit, self.end = emit_first, end_first  # type: ignore[method-assign]
+
+    return end_flow
+
+
+@plant("one event is dropped at the switch-over", Outlet, "open")
+def _(original: Original) -> Original:
+    def open(self: Outlet, spec: Any) -> None:
+        original(self, spec)
+        if not spec.after:
+            return
+        put = self._put
+
+        def skip(flow: OutFlow, item: Any) -> None:
+            if flow.spec.id == spec.id and isinstance(item, Parcel):
+                self.__dict__.pop("_put", None)
+            else:
+                put(flow, item)
+
+        self._put = skip  # type: ignore[method-assign]
+
+    return open
+
+
+@plant("flows do not wait for those that they follow", Port, "opened")
+def _(original: Original) -> Original:
+    def opened(self: Port, flow: int, source: str, outlet: int, after: Any, *args: Any) -> None:
+        original(self, flow, source, outlet, (), *args)
+
+    return opened
+
+
+# --- the hand-over --------------------------------------------------------------------------------
+
+
+@plant("the buffer is not merged", Stage, "take_buffer")
+def _(original: Original) -> Original:
+    def take_buffer(self: Stage) -> Any:
+        original(self)
+        return ()
+
+    return take_buffer
+
+
+@plant("the buffer is merged after the new events", Stage, "put_first")
+def _(original: Original) -> Original:
+    def put_last(self: Stage, items: list[Any]) -> None:
+        self._inbox.extend((None, item) for item in items)
+
+    return put_last
+
+
+@plant("the end of a stream is lost at the hand-over", Stage, "take_buffer")
+def _(original: Original) -> Original:
+    def take_buffer(self: Stage) -> Any:
+        return tuple(pair for pair in original(self) if not isinstance(pair[1], StreamEnded))
+
+    return take_buffer
+
+
+@plant("a roll-back forgets what was held", Moves, "_end")
+def _(original: Original) -> Original:
+    def end(self: Moves, derivation: int, cancelled: bool, now: float) -> None:
+        if cancelled and (at := self._origins.get(derivation)) is not None:
+            at.stage._inbox.clear()
+        original(self, derivation, cancelled, now)
+
+    return end
+
+
+@plant("the state is not restored", FilterRunner, "restore")
+def _(original: Original) -> Original:
+    return lambda self, states: None
+
+
+@plant("the snapshot is one event early", FilterRunner, "run")
+def _(original: Original) -> Original:
+    def run(self: FilterRunner, items: Any) -> Any:
+        before = type(self).snapshot(self)
+        result = original(self, items)
+        self.snapshot = lambda: before  # type: ignore[method-assign]
+        return result
+
+    return run
+
+
+@plant("the snapshot is one event late", FilterRunner, "run")
+def _(original: Original) -> Original:
+    def run(self: FilterRunner, items: Any) -> Any:
+        result = original(self, items)
+        last = items[-1]
+
+        def late() -> dict[str, bytes]:
+            instance = None if isinstance(last, str) else self._instances.get(last.supplier)
+            if instance is not None:
+                instance.__class__.enqueue(instance, last.events()[-1])
+                instance._take()
+            return type(self).snapshot(self)
+
+        self.snapshot = late  # type: ignore[method-assign]
+        return result
+
+    return run
+
+
+# --- the link -------------------------------------------------------------------------------------
+
+
+@plant("repeated frames are taken again", Link, "receive")
+def _(original: Original) -> Original:
+    def receive(self: Link, frame: Any, now: float) -> bool:
+        again = 0 < frame.seq <= self._received and not isinstance(frame.body, Heard)
+        return original(self, frame, now) or again
+
+    return receive
+
+
+@plant("gaps are accepted", Link, "receive")
+def _(original: Original) -> Original:
+    def receive(self: Link, frame: Any, now: float) -> bool:
+        if frame.seq > self._received + 1 and not isinstance(frame.body, Heard):
+            self._received = frame.seq - 1
+        return bool(original(self, frame, now))
+
+    return receive
+
+
+@plant("what is missing is not asked for", Link, "_ask_again")
+def _(original: Original) -> Original:
+    return lambda self: None
+
+
+@plant("a stale incarnation is accepted", Peers, "is_stale")
+def _(original: Original) -> Original:
+    return lambda self, frame: False
+
+
+# --- credit, time, failures -----------------------------------------------------------------------
+
+
+@plant("credit leaks", Exchange, "_credit")
+def _(original: Original) -> Original:
+    return lambda self, outlet, flow, nbytes: original(self, outlet, flow, nbytes // 2)
+
+
+@plant("credit is returned twice", Exchange, "_credit")
+def _(original: Original) -> Original:
+    def twice(self: Exchange, outlet: int, flow: int, nbytes: int) -> None:
+        original(self, outlet, flow, nbytes)
+        original(self, outlet, flow, nbytes)
+
+    return twice
+
+
+@plant("timers are never cancelled", Node, "handle")
+def _(original: Original) -> Original:
+    def handle(self: Node, input: Any, now: float) -> Any:
+        return [each for each in original(self, input, now) if not isinstance(each, CancelTimer)]
+
+    return handle
+
+
+@plant("the loss of one source ends the streams of all", Port, "lost")
+def _(original: Original) -> Original:
+    def lost(self: Port, source: str) -> Any:
+        sources = {flow.source: None for flow in self.flows.values()}
+        return (
+            [item for each in sources for item in original(self, each)] if source in sources else []
+        )
+
+    return lost

@@ -1,0 +1,108 @@
+"""Runs a scenario and tells its outcome."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+from activebroker.simulation import checkers
+from activebroker.simulation.allowance import Allowance
+from activebroker.simulation.outcome import Outcome
+from activebroker.simulation.scenario import (
+    BROKER_NAMES,
+    SINK_NAMES,
+    SOURCE_NAMES,
+    Scenario,
+)
+from activebroker.simulation.users import Users
+from activebroker.simulation.world import Stuck, World
+
+Plant = Callable[[], AbstractContextManager[None]]
+
+PATIENCE = 90.0  # virtual seconds in which all that was asked for must end once nothing fails
+HEAVY = 100_000  # bytes of events that make it worth looking at the windows
+
+
+def run(scenario: Scenario, plant: Plant | None = None, record: bool = True) -> Outcome:
+    """Run a scenario; what breaks the contract is in the outcome, nothing is raised.
+
+    `plant` patches a fault into the core while it runs. Without `record` there is no history.
+    """
+    with plant() if plant is not None else nullcontext():
+        options = scenario.options
+        names = (
+            *BROKER_NAMES[: options.brokers],
+            *SOURCE_NAMES[: options.sources],
+            *SINK_NAMES[: options.sinks],
+        )
+        world = World(
+            random.Random(scenario.seed),
+            names,
+            brokers=BROKER_NAMES,
+            undialable=names[-1:] if options.undialable else (),
+            options=options,
+            record=record,
+        )
+        try:
+            _play(world, scenario)
+        except Stuck as stuck:
+            world.violated("stuck", str(stuck))
+        except Exception:  # noqa: BLE001 - whatever the core raises is what is looked for
+            world.violated("crash", traceback.format_exc())
+    return Outcome(
+        scenario,
+        tuple(world.violations),
+        tuple(world.history),
+        world.covered,
+        world.counts,
+        world.digest,
+    )
+
+
+def _play(world: World, scenario: Scenario) -> None:
+    world.begin()
+    options = scenario.options
+    users = Users(world, options)
+    allowance = Allowance(world, scenario)
+    users.open_roots()
+    if options.blob >= HEAVY:
+        world.inspect = lambda host: checkers.bounds(host, 4 * options.blob + 4096)
+    if options.refusing:
+        world.refusing = BROKER_NAMES[options.brokers - 1]
+    for step in scenario.steps:
+        world.soon(step.at, partial(users.do, step))
+    world.plan(scenario.faults)
+    world.run_for(_length(scenario))
+    world.heal()
+    _calm(world, users)
+    asker = next(host for host in world.alive() if host.joined)
+    for channel in users.roots():
+        users.close_root(asker, channel)
+    _calm(world, users)
+    world.violations += checkers.endings(users, allowance)
+    world.violations += checkers.deliveries(users, allowance)
+    for consumer in users.consumers:
+        if consumer.there:
+            users.leave(consumer)
+    _calm(world, users)
+    for host in world.alive():
+        world.violations += checkers.nothing_left(host)
+        world.violations += checkers.still_member(host)
+
+
+def _calm(world: World, users: Users) -> None:
+    """Let all that is under way arrive, and every request be answered."""
+    try:
+        world.run_until(lambda: world.quiet() and not users.waiting(), PATIENCE)
+    except Stuck as stuck:
+        raise Stuck(f"waiting: {', '.join(users.waiting())}; {stuck}") from None
+
+
+def _length(scenario: Scenario) -> float:
+    """Seconds in which users do things and faults strike."""
+    steps = (step.at + step.over for step in scenario.steps)
+    faults = (fault.at for fault in scenario.faults)
+    return 0.3 + max((*steps, *faults), default=0.0)

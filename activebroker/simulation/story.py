@@ -1,0 +1,78 @@
+"""Frames, batches and deadlocks in words, for the history of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from activebroker.broker import messages as m
+from activebroker.events import Batch, load
+from activebroker.simulation.reference import ITEM
+from derivation.protocol import Plan
+
+if TYPE_CHECKING:
+    from activebroker.simulation.host import Host
+
+
+class Flows:
+    """Knows which derivation a flow belongs to, from the plans that it was shown."""
+
+    def __init__(self) -> None:
+        self._derivations: dict[int, int] = {}
+
+    def know(self, plan: Plan) -> None:
+        flows = [flow for swap in plan.swaps for flow in (*swap.old, swap.new)]
+        for flow in (*flows, *(output.flow for output in plan.outputs)):
+            self._derivations[flow] = plan.derivation
+
+    def describe(self, frame: tuple[bytes, Any]) -> tuple[str, int | None]:
+        """What a frame says, and in which derivation; nothing for what is not worth a line."""
+        head = m.decode(frame[0])
+        match head.body:
+            case m.Heard() | m.TypeAnnounced() | m.CreditReturned():
+                return "", None
+            case m.Events(flow, _, supplier, fingerprint):
+                if fingerprint == ITEM.fingerprint:
+                    batch = load(ITEM, supplier, frame[1])
+                    return f"{summary(batch)} in flow {flow}", None
+                return f"events of {supplier} in flow {flow}", None
+            case m.FlowOpened(flow, after=after):
+                behind = f" behind {', '.join(map(str, after))}" if after else ""
+                return f"begin of flow {flow}{behind}", self._derivations.get(flow)
+            case m.FlowEnded(flow):
+                return f"end of flow {flow}", self._derivations.get(flow)
+            case m.PrepareMove(plan):
+                return f"PrepareMove {plan.channel}", plan.derivation
+            case m.Call(number, body):
+                return f"{type(body).__name__}, call {number}", None
+            case m.Answer(number, _, error):
+                return f"answer to {number}" + (f": {error[0]}" if error else ""), None
+            case body:
+                return type(body).__name__, getattr(body, "derivation", None)
+
+
+def summary(batch: Batch) -> str:
+    seqs = batch.seqs
+    if len(seqs) == 1:
+        return f"event of {batch.supplier} {seqs[0]}"
+    return f"events of {batch.supplier} {seqs[0]}..{seqs[-1]}"
+
+
+def stuck(hosts: Iterable[Host], now: float) -> str:
+    """What everybody waits for."""
+    lines = [f"nothing more happens, or too late, at {now:.3f} s"]
+    for host in hosts:
+        node = host.node
+        unacknowledged = {
+            peer: link.unacknowledged
+            for peer, link in node.peers.links.items()
+            if link.unacknowledged
+        }
+        lines.append(f"{host.name}: links {unacknowledged} moves {node.moves.under_way()}")
+        for outlet in node.exchange.outlets.values():
+            for flow in outlet.flows.values():
+                lines.append(f"  {flow.spec} credit {flow.credit} waiting {len(flow.waiting)}")
+        for port in node.exchange.ports.values():
+            for into in port.flows.values():
+                lines.append(f"  port {port.id}: flow {into.id} waits for {into.after}")
+    return "\n".join(lines)

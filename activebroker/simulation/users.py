@@ -1,0 +1,334 @@
+"""The users of a scenario: what they ask for, what they were promised, and what they got."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from activebroker.broker.effects import PortClosed
+from activebroker.broker.messages import (
+    CallBody,
+    CloseChannel,
+    CloseSupplier,
+    Derive,
+    Move,
+    Offload,
+    OpenChannel,
+    OpenSupplier,
+    Subscribe,
+    Unsubscribe,
+)
+from activebroker.events import Batch, encode
+from activebroker.events.wire import describe
+from activebroker.simulation.host import Answered, Host, Intake, Supply
+from activebroker.simulation.reference import FILTERS, ITEM, Content, Item, envelope_of
+from activebroker.simulation.scenario import BROKER_NAMES, HUB, Options, Step
+from activebroker.simulation.world import World
+
+MOST_CHANNELS = 6
+MOST_SUPPLIERS = 8
+MOST_WAITING = 3  # batches of a supplier; its user does not publish more before they are gone
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Channel:
+    name: str
+    content: Content
+    parent: Channel | None = None
+    closed: bool = False
+
+    @property
+    def root(self) -> Channel:
+        return self if self.parent is None else self.parent.root
+
+
+@dataclass(eq=False)
+class Supplier:
+    channel: Channel
+    name: str
+    host: Host
+    outlet: int = 0
+    supply: Supply | None = None  # when it is open
+    closed: bool = False  # by its user
+    relays: list[Host] = field(default_factory=list)  # that may have its fan-out
+    next_seq: int = 0
+
+    @property
+    def over(self) -> bool:
+        ended = self.supply is not None and self.supply.closed is not None
+        return self.closed or ended or not self.host.alive or self.channel.closed
+
+    @property
+    def can_return(self) -> bool:
+        """Whether there may be another of its name: no relay serves it, and it lost nothing."""
+        return self.closed and self.outlet > 0 and self.host.alive and not self.relays
+
+    @property
+    def waits(self) -> bool:
+        """For its outlet, or for room in it."""
+        return not self.over and (self.supply is None or bool(self.supply.waiting))
+
+
+@dataclass(eq=False)
+class Consumer:
+    channel: Channel
+    host: Host
+    port: int
+    intake: Intake
+    subscribed: bool = False
+    left: bool = False
+    latest_start: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def there(self) -> bool:
+        return self.subscribed and not self.left and self.host.alive
+
+
+class Users:
+    def __init__(self, world: World, options: Options) -> None:
+        self.world = world
+        self.options = options
+        self.brokers = [*BROKER_NAMES[: options.brokers], HUB]
+        self.channels: list[Channel] = []
+        self.suppliers: list[Supplier] = []
+        self.consumers: list[Consumer] = []
+        self.requests: list[tuple[str, Host, Answered]] = []
+        self._last_port = 1_000_000
+
+    def open_roots(self) -> None:
+        for name in ("x", "y")[: self.options.roots]:
+            self.ask("opens", self.world.hosts[HUB], OpenChannel(name, describe(ITEM)))
+            self.channels.append(Channel(name, Content()))
+        self.world.settle()
+
+    def do(self, step: Step, _: object = None) -> None:
+        """Carry a step out; where what it needs is not there, nothing is done."""
+        host = _pick([host for host in self.world.alive() if host.joined], step.host)
+        if host is None or host.paused:
+            return
+        match step.do:
+            case "open supplier":
+                self._open_supplier(host, step)
+            case "publish":
+                if (supplier := _pick(self._ready(), step.object)) is not None:
+                    for number in range(step.times):
+                        due = step.over * number / step.times
+                        self.world.soon(due, lambda _: self._publish(supplier, step.choice))
+            case "subscribe":
+                self._subscribe(host, step)
+            case "unsubscribe":
+                if (consumer := _pick([c for c in self.consumers if c.there], step.object)) is None:
+                    return
+                self.leave(consumer)
+            case "derive":
+                self._derive(host, step)
+            case "move":
+                if (channel := _pick(self._derived(), step.object)) is not None:
+                    to = _pick(["supplier", "consumer", *self.brokers], step.place)
+                    assert to is not None
+                    move = Move(channel.name, to, host.name, self.options.patience)
+                    self.ask(f"moves {channel.name} to {to}", host, move)
+            case "offload":
+                self._offload(step)
+            case "close supplier":
+                self._close_supplier(step)
+            case "close derived":
+                if (channel := _pick(self._derived(), step.object)) is not None:
+                    self._close_derived(host, channel)
+            case "close root":
+                if (channel := _pick(self.roots(), step.object)) is not None:
+                    self.close_root(host, channel)
+
+    # --- suppliers ----------------------------------------------------------------------------
+
+    def _open_supplier(self, host: Host, step: Step) -> None:
+        channel = _pick(self.roots(), step.object)
+        if channel is None:
+            return
+        mine = [each for each in self.suppliers if each.channel is channel]
+        ended = [each for each in {each.name: each for each in mine}.values() if each.can_return]
+        name, next_seq = f"s{len(mine) + 1}", 0
+        if step.choice and (last := _pick(ended, step.object)) is not None:
+            # Its name once more. It goes on counting, so that each event is told from all others.
+            host, name, next_seq = last.host, last.name, last.next_seq
+        elif len(mine) >= MOST_SUPPLIERS:
+            return
+        supplier = Supplier(channel, name, host, next_seq=next_seq)
+        self.suppliers.append(supplier)
+
+        def handed(batch: Batch | None) -> None:
+            for event in batch.events() if batch is not None else (None,):
+                channel.content.hand_over(name, event)
+
+        def opened(outlet: int) -> None:
+            supplier.outlet = outlet
+            supplier.supply = host.open_supply(outlet, handed)
+
+        def refused() -> None:
+            supplier.closed = True
+
+        request = OpenSupplier(channel.name, name, host.name)
+        self.ask(f"opens supplier {name} of {channel.name}", host, request, opened, refused)
+
+    def _publish(self, supplier: Supplier, count: int) -> None:
+        supply = supplier.supply
+        if supply is None or supplier.over or supplier.host.paused:
+            return
+        if len(supply.waiting) > MOST_WAITING:
+            return
+        first = supplier.next_seq
+        numbers = range(first, first + count)
+        contents = [Item(n, _group(n), "", bytes(self.options.blob)) for n in numbers]
+        supplier.next_seq += count
+        self.world.counts["events published"] += count
+        batch = encode(ITEM, contents, supplier.name, first, first)
+        self._step(supplier.host, f"{supplier.name} publishes {first}, {count} events")
+        supplier.host.publish(supplier.outlet, batch)
+
+    def _offload(self, step: Step) -> None:
+        if (supplier := _pick(self._ready(), step.object)) is None or supplier.host.paused:
+            return
+        to = _pick(self.brokers, step.place)
+        assert to is not None
+        supplier.relays.append(self.world.hosts[to])
+        request = Offload(supplier.channel.name, supplier.name, to, self.options.patience)
+        self.ask(f"{supplier.name} offloads to {to}", supplier.host, request)
+
+    def _close_supplier(self, step: Step) -> None:
+        ready = [each for each in self._ready() if not each.waits]
+        if (supplier := _pick(ready, step.object)) is not None and not supplier.host.paused:
+            supplier.closed = True
+            request = CloseSupplier(supplier.channel.name, supplier.name)
+            self.ask(f"closes supplier {supplier.name}", supplier.host, request)
+
+    # --- consumers ----------------------------------------------------------------------------
+
+    def _subscribe(self, host: Host, step: Step) -> None:
+        # Mostly what is derived: there is more to see.
+        derived = self._derived()
+        channel = _pick(derived if derived and step.object % 4 else self._open(), step.object)
+        if channel is None:
+            return
+        self._last_port += 1
+        port = self._last_port
+        intake = host.open_port(port, self.options.pace if step.choice else None)
+        consumer = Consumer(channel, host, port, intake)
+        self.consumers.append(consumer)
+
+        def subscribed(_: object) -> None:
+            consumer.subscribed = True
+            consumer.latest_start = channel.content.lengths()
+
+        def refused() -> None:
+            host.give(PortClosed(port))
+
+        request = Subscribe(channel.name, host.name, port)
+        self.ask(f"subscribes to {channel.name} as {port}", host, request, subscribed, refused)
+
+    def leave(self, consumer: Consumer) -> None:
+        consumer.left = True
+        consumer.host.give(PortClosed(consumer.port))
+        request = Unsubscribe(consumer.channel.name, consumer.port)
+        self.ask(f"consumer {consumer.port} leaves", consumer.host, request)
+
+    # --- channels -----------------------------------------------------------------------------
+
+    def _derive(self, host: Host, step: Step) -> None:
+        parent = _pick(self._open(), step.object)
+        if parent is None or len(self.channels) >= MOST_CHANNELS:
+            return
+        filter = FILTERS[step.choice % len(FILTERS)]
+        places = ["consumer", *self.brokers] + ([] if filter.shared else ["supplier"] * 2)
+        at = places[step.place % len(places)]
+        self._last_port += 1
+        name = f"{parent.name}.{filter.__name__}{self._last_port % 1000}"
+        child = Channel(name, Content(filter, parent.content, since=self._reached(parent)), parent)
+
+        def derived(_: object) -> None:
+            child.content.until = child.content.lengths()
+            child.closed = parent.closed
+            self.channels.append(child)
+
+        request = Derive(parent.name, name, envelope_of(filter), at, host.name)
+        self.ask(f"derives {name} at {at}", host, request, derived)
+
+    def _reached(self, channel: Channel) -> dict[str, int]:
+        """How far, at the least, a channel's events have got by now."""
+        known = channel.parent is None or self.world.quiet()
+        return channel.content.lengths() if known else {}
+
+    def _close_derived(self, host: Host, channel: Channel) -> None:
+        assert channel.parent is not None
+        content = channel.content
+        content.closed_since = self._reached(channel.parent)
+        self._close(channel)
+
+        def closed(_: object) -> None:
+            content.closed_until = content.lengths()
+
+        def refused() -> None:
+            content.closed_since = None
+
+        self.ask(f"closes {channel.name}", host, CloseChannel(channel.name), closed, refused)
+
+    def close_root(self, host: Host, channel: Channel) -> Answered:
+        self._close(channel)
+        return self.ask(f"closes {channel.name}", host, CloseChannel(channel.name))
+
+    def _close(self, channel: Channel) -> None:
+        channel.closed = True
+        for each in self.channels:
+            if each.parent is channel:
+                self._close(each)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        what: str,
+        host: Host,
+        body: CallBody,
+        on_result: Callable[[Any], None] = lambda _: None,
+        on_error: Callable[[], None] = lambda: None,
+    ) -> Answered:
+        self._step(host, what)
+        self.world.counts[f"step {type(body).__name__}"] += 1
+        answer = host.request(body, on_result, on_error)
+        self.requests.append((what, host, answer))
+        return answer
+
+    def _step(self, host: Host, what: str) -> None:
+        self.world.note("step", host.name, what)
+
+    def waiting(self) -> list[str]:
+        """Who waits still, for an answer or to hand events over."""
+        unanswered = [
+            f"{host.name} {what}"
+            for what, host, answer in self.requests
+            if host.alive and not answer.done
+        ]
+        return unanswered + [f"supplier {each.name}" for each in self.suppliers if each.waits]
+
+    def _ready(self) -> list[Supplier]:
+        return [each for each in self.suppliers if not each.over and each.supply is not None]
+
+    def roots(self) -> list[Channel]:
+        return [each for each in self._open() if each.parent is None]
+
+    def _derived(self) -> list[Channel]:
+        return [each for each in self._open() if each.parent is not None]
+
+    def _open(self) -> list[Channel]:
+        return [each for each in self.channels if not each.closed]
+
+
+def _pick(choices: list[T], number: int) -> T | None:
+    return choices[number % len(choices)] if choices else None
+
+
+def _group(n: int) -> int:
+    """Of an event, by its number: any of four, in no simple order."""
+    return (n * 2654435761 >> 8) % 4

@@ -1,0 +1,336 @@
+"""The hosts, the network between them and the time, which SimPy keeps."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import simpy
+from simpy.events import Event, Timeout
+
+from activebroker.broker import effects as fx
+from activebroker.broker.messages import Join
+from activebroker.routing import Member
+from activebroker.simulation import story
+from activebroker.simulation.host import Host
+from activebroker.simulation.machines import Key, machines, plans
+from activebroker.simulation.network import Network, calm
+from activebroker.simulation.outcome import Covered, Happening
+from activebroker.simulation.scenario import HUB, SHORT, Fault, Options
+from derivation.machine import Machine
+
+Action = Callable[[Event], None]
+
+
+class Stuck(Exception):
+    """What was waited for did not come about in time."""
+
+
+class World:
+    """`begin` joins all hosts to the fabric. `record` keeps the history.
+
+    `inspect`, if it is set, looks at a host behind every input and tells what is wrong with it.
+    """
+
+    def __init__(
+        self,
+        rng: random.Random,
+        names: Iterable[str],
+        *,
+        brokers: Iterable[str] = (),
+        undialable: Iterable[str] = (),
+        options: Options = Options(),  # noqa: B008 - a frozen value
+        record: bool = False,
+    ) -> None:
+        self.random = rng
+        self.env = simpy.Environment()
+        self.record = record
+        self.history: list[Happening] = []
+        self.violations: list[str] = []
+        self.covered: Counter[Covered] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.deaths: dict[str, None] = {}  # names of hosts of which a process has died
+        self.unloadable: set[str] = set()  # channels whose filters no host can load
+        self.refusing: str | None = None  # the host that can load no filter
+        self.under_way = 0  # what is scheduled, timers left out
+        self.last_timer = 0
+        self.faulty = True  # until `heal`
+        self.options = options
+        self.network = Network(self, calm(options))  # until `plan`
+        self.names_of_flows = story.Flows()
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._machines: dict[str, dict[Key, tuple[Machine, str]]] = {}
+        self._attached: dict[str, dict[int, None]] = {}  # sources of derivations under way
+        self._swapped: dict[tuple[str, int], None] = {}
+        self._aimed: list[Fault] = []
+        self.hosts: dict[str, Host] = {}
+        for name in (HUB, *names):
+            address = None if name in tuple(undialable) else name
+            self.hosts[name] = Host(self, Member(name, address, name in (HUB, *brokers), 1))
+        self.inspect: Callable[[Host], Iterable[str]] | None = None
+
+    def begin(self) -> None:
+        for host in self.hosts.values():
+            self._join(host)
+        self.run_until(lambda: all(host.joined for host in self.hosts.values()))
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def soon(self, after: float, action: Action) -> None:
+        """Do something in `after` seconds; until then something is under way."""
+        self.under_way += 1
+        callbacks = Timeout(self.env, after).callbacks
+        assert callbacks is not None
+        callbacks += (self._no_more, action)
+
+    def _no_more(self, _: Event) -> None:
+        self.under_way -= 1
+
+    def later(self, after: float, action: Action) -> None:
+        """The same for a timer, for which nobody waits."""
+        callbacks = Timeout(self.env, after).callbacks
+        assert callbacks is not None
+        callbacks.append(action)
+
+    def run_until(self, reached: Callable[[], bool], within: float = 120.0) -> None:
+        """Let time pass until `reached()`; Stuck after `within` seconds."""
+        env = self.env
+        end = env.now + within
+        while not reached():
+            if env.now > end or env.peek() == simpy.core.Infinity:
+                raise Stuck(story.stuck(self.alive(), env.now))
+            env.step()
+
+    def run_for(self, seconds: float) -> None:
+        if seconds > 0:
+            self.env.run(self.env.now + seconds)
+
+    def settle(self, within: float = 120.0) -> None:
+        """Let time pass until nothing is under way."""
+        self.run_until(self.quiet, within)
+
+    def quiet(self) -> bool:
+        """Whether nothing is under way but heartbeats."""
+        return self.under_way == 0 and not any(
+            link.unacknowledged for host in self.alive() for link in host.node.peers.links.values()
+        )
+
+    def work_time(self) -> float:
+        rng = self.random
+        return self.options.work * rng.random() if rng.random() < 0.7 else 0.0
+
+    # --- hosts --------------------------------------------------------------------------------
+
+    def alive(self) -> list[Host]:
+        return [host for host in self.hosts.values() if host.alive]
+
+    def kill(self, name: str) -> None:
+        """The process is gone, and nobody is told."""
+        host = self.hosts[name]
+        self.cover("crash", name)
+        self.note("fault", name, "crash")
+        host.alive = host.joined = False
+        self.deaths[name] = None
+        self.network.sever(host)
+        self._machines.pop(name, None)
+        self._attached.pop(name, None)
+
+    def restart(self, name: str) -> Host:
+        """A new process of a dead one's name."""
+        old = self.hosts[name].member
+        self.network.forget(name)
+        self.note("fault", name, "restart")
+        member = Member(name, old.address, old.is_broker, old.incarnation + 1)
+        host = self.hosts[name] = Host(self, member)
+        return host
+
+    def _join(self, host: Host) -> None:
+        def joined(_: object) -> None:
+            host.joined = True
+
+        def refused() -> None:
+            # Its predecessor has not been found lost: as a user would, try again.
+            self.soon(1.0, lambda _: self._join(host))
+
+        host.request(Join(host.member), joined, refused)
+
+    # --- faults -------------------------------------------------------------------------------
+
+    def plan(self, faults: Iterable[Fault]) -> None:
+        """Let them happen, when their time has come or their machine is there, and what the
+        options say of frames."""
+        self.network.options = self.options
+        for fault in faults:
+            if fault.when is None:
+                self.soon(fault.at, partial(self._strike, fault, 0))
+            else:
+                self._aimed.append(fault)
+
+    def heal(self) -> None:
+        """No more faults, but for what a crashed host still has to do to come back."""
+        self.note("fault", "network", "heals")
+        self.faulty = False
+        self._aimed.clear()
+        self.network.heal()
+
+    def _strike(self, fault: Fault, base: int, _: Event) -> None:
+        if not self.faulty:
+            return
+        names = list(self.hosts)
+        index = (base + fault.host) % len(names)
+        if fault.do == "crash" and names[index] == HUB:
+            index = (index + 1) % len(names)
+        name = names[index]
+        host = self.hosts[name]
+        if not host.alive:
+            return
+        self.counts[f"fault {fault.do}"] += 1
+        seconds = fault.seconds if fault.do == "crash" else min(fault.seconds, SHORT)
+        match fault.do:
+            case "crash":
+                self.kill(name)
+                if seconds > 0:
+                    self.soon(seconds, lambda _: self._start_again(name))
+            case "pause":
+                if host.paused:
+                    return
+                self.cover("pause", name)
+                self.note("fault", name, f"stands still for {seconds:g} s")
+                host.pause()
+                self.soon(seconds, lambda _: self._resume(host))
+            case "cut":
+                other = names[(index + 1 + fault.other % (len(names) - 1)) % len(names)]
+                self.cover("cut", name, other)
+                self.note("fault", name, f"cut off for {seconds:g} s", other)
+                self.network.cut(name, other, seconds)
+                if fault.both:
+                    self.network.cut(other, name, seconds)
+            case "slow":
+                self.cover("slow", name)
+                self.note("fault", name, f"slow for {seconds:g} s")
+                host.slow_until = max(host.slow_until, self.env.now + seconds)
+
+    def _start_again(self, name: str) -> None:
+        host = self.restart(name)
+        # In what others still have under way with its predecessor.
+        self.cover("restart", *self.hosts)
+        self._join(host)
+
+    def _resume(self, host: Host) -> None:
+        self.note("fault", host.name, "goes on")
+        host.resume()
+
+    # --- what is seen -------------------------------------------------------------------------
+
+    def cover(self, kind: str, *names: str) -> None:
+        """A fault takes effect at hosts: count it for every machine there."""
+        for name in names:
+            for (machine, _, _), (_, state) in self._machines.get(name, {}).items():
+                self.covered[machine, state, kind] += 1
+            for _ in self._attached.get(name, ()):
+                self.covered["source", "ATTACHED", kind] += 1
+
+    def frame_fault(self, kind: str, source: str, target: str, frame: tuple[bytes, Any]) -> None:
+        """Something happens to a frame, and so to both its ends."""
+        self.counts[f"frame {kind}"] += 1
+        if self._machines or self._attached:
+            self.cover(kind, source, target)
+        if self.record and kind in ("drop", "repeat", "cut"):
+            what, derivation = self.names_of_flows.describe(frame)
+            if what:
+                kind = "drop" if kind == "cut" else kind
+                self.note(kind, source, what, target, derivation)
+
+    def told(self, source: str, target: str, frame: tuple[bytes, Any]) -> None:
+        """A frame is sent. The trace hash is of these, so that it needs no history."""
+        self._digest.update(struct.pack("d", self.env.now))
+        self._digest.update(frame[0])
+        if self.record:
+            what, derivation = self.names_of_flows.describe(frame)
+            if what:
+                self.note("send", source, what, target, derivation)
+
+    def arrived(self, source: str, target: str, frame: tuple[bytes, Any]) -> None:
+        if self.record:
+            what, derivation = self.names_of_flows.describe(frame)
+            if what:
+                self.note("arrive", source, what, target, derivation)
+
+    def saw(self, host: Host, deliver: fx.Deliver) -> None:
+        """A consumer receives events."""
+        batch = deliver.batch
+        self.counts["events seen"] += len(batch)
+        self._digest.update(batch.seqs.tobytes())
+        if self.record:
+            self.note("see", host.name, f"consumer {deliver.port}: {story.summary(batch)}")
+
+    def note(
+        self, kind: str, place: str, what: str, other: str = "", derivation: int | None = None
+    ) -> None:
+        if self.record:
+            self.history.append(Happening(self.env.now, kind, place, what, other, derivation))
+
+    def violated(self, kind: str, what: str) -> None:
+        self.violations.append(f"{kind}: {what}")
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def watch(self, host: Host) -> None:
+        """Look whether machines of derivations came, went, or are in another state."""
+        if self.inspect is not None:
+            self.violations += [each for each in self.inspect(host) if each not in self.violations]
+        now = machines(host.node)
+        before = self._machines.get(host.name)
+        if not now and not before:
+            return
+        before = before or {}
+        if host.name == HUB and any(key[0] == "initiator" for key in (*now, *before)):
+            self._watch_sources(host)
+        after: dict[Key, tuple[Machine, str]] = {}
+        for key, machine in now.items():
+            state = machine.state.name
+            after[key] = machine, state
+            if key not in before or before[key][1] != state:
+                self._entered(host, key, state)
+        for key, (machine, state) in before.items():
+            if key not in now and machine.state.name != state:
+                self._entered(host, key, machine.state.name)
+        if after:
+            self._machines[host.name] = after
+        else:
+            self._machines.pop(host.name, None)
+
+    def _watch_sources(self, host: Host) -> None:
+        """Sources have no machine before their swap; that they are attached is in the plan."""
+        attached: dict[str, dict[int, None]] = {}
+        for plan in plans(host.node):
+            self.names_of_flows.know(plan)
+            for swap in plan.swaps:
+                source = self.hosts[swap.source]
+                if source.alive and (swap.source, plan.derivation) not in self._swapped:
+                    attached.setdefault(swap.source, {})[plan.derivation] = None
+        before, self._attached = self._attached, attached
+        for name, derivations in attached.items():
+            for derivation in derivations:
+                if derivation not in before.get(name, {}) and name in self.hosts:
+                    self._entered(self.hosts[name], ("source", derivation, 0), "ATTACHED")
+
+    def _entered(self, host: Host, key: Key, state: str) -> None:
+        machine, derivation, _ = key
+        self.counts[f"{machine} {state}"] += 1
+        if machine == "source" and state == "SWAPPED":
+            self._swapped[host.name, derivation] = None
+            self._attached.get(host.name, {}).pop(derivation, None)
+        self.note("state", host.name, f"{machine} {state}", "", derivation)
+        for fault in [each for each in self._aimed if each.when == (machine, state)]:
+            if fault.at <= self.env.now:
+                self._aimed.remove(fault)
+                base = list(self.hosts).index(host.name)
+                self.soon(0.0, partial(self._strike, fault, base))

@@ -1,0 +1,77 @@
+"""The machines of one plan, each by itself, and every input that may come to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from parties_for_tests import Derivation
+
+from derivation import destination, initiator, origin, source
+from derivation.machine import Machine
+from derivation.protocol import HandOver, Plan
+
+# How many sources, origins and destinations; without origins it is an offload.
+shapes = st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(1, 2))
+
+
+def plan_of(shape: tuple[int, int, int]) -> Plan:
+    sources, origins, destinations = shape
+    plan = Derivation(sources, max(origins, 1), destinations, events=0).plan
+    if origins:
+        return plan
+    swaps = tuple(replace(swap, origin=None) for swap in plan.swaps)
+    return replace(plan, origins=(), swaps=swaps, outputs=())
+
+
+def machines(plan: Plan) -> dict[str, Callable[[], Machine]]:
+    """How each machine of a plan is made, by the name of its party."""
+    made: dict[str, Callable[[], Machine]] = {
+        plan.initiator: lambda: initiator.Initiator(plan, patience=5.0)
+    }
+    made |= {swap.source: source.Source for swap in plan.swaps}
+    made |= {here: lambda here=here: origin.Origin(plan, here) for here in plan.origins}
+    made |= {
+        here: lambda here=here: destination.Destination(plan, here) for here in plan.destinations
+    }
+    return made
+
+
+def inputs(plan: Plan) -> list[object]:
+    """Every input to any machine of the plan; contents as far as they make a difference."""
+    sources = [swap.source for swap in plan.swaps]
+    hosts = [*plan.origins, *plan.destinations]
+    parties = [*sources, *hosts]
+    state, buffer = dict.fromkeys(sources, b"1"), tuple((name, "event") for name in sources)
+    return [
+        initiator.Begun(),
+        *(initiator.PartyPrepared(party) for party in hosts),
+        *(initiator.PartyRefused(party, "why") for party in hosts),
+        *(initiator.PartyStarted(party) for party in plan.destinations),
+        *(initiator.PartyLost(party) for party in parties),
+        initiator.DeadlinePassed(),
+        *(source.SwapRequested(swap) for swap in plan.swaps),
+        origin.PrepareReceived(),
+        origin.ProceedReceived(),
+        *(
+            origin.AckReceived(flow, lost)
+            for swap in plan.swaps
+            for flow in swap.old
+            for lost in (False, True)
+        ),
+        origin.StateCaptured({}, ()),
+        origin.StateCaptured(state, buffer),
+        origin.StateCaptured({}, (), error="boom"),
+        origin.Cancelled(),
+        destination.Loaded(),
+        destination.LoadFailed("why"),
+        *(destination.MarkReceived(swap.new) for swap in plan.swaps),
+        *(
+            destination.HandOverReceived(HandOver(1, where, kept, buffer, (), error))
+            for where in plan.origins
+            for kept, error in (({}, None), (state, None), ({}, "boom"))
+        ),
+        *(destination.PartyLost(party) for party in parties),
+        destination.Cancelled(),
+    ]

@@ -1,0 +1,240 @@
+"""Each checker fails on a bad history, made by hand, and passes on the good one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from activebroker.broker.effects import PortOpened
+from activebroker.broker.messages import OpenSupplier
+from activebroker.broker.outlet import WINDOW
+from activebroker.core.errors import ActiveBrokerError, Closed, FilterStopped, Unreachable
+from activebroker.events import Event, encode
+from activebroker.routing import FlowSpec
+from activebroker.simulation import checkers
+from activebroker.simulation.allowance import Allowance
+from activebroker.simulation.host import Answered, Intake, Supply
+from activebroker.simulation.reference import ITEM, Content, Count, HoldBack, Item, Seen
+from activebroker.simulation.scenario import Fault, Options, Scenario
+from activebroker.simulation.users import Channel, Consumer, Supplier, Users
+from activebroker.simulation.world import World
+
+EVENTS: list[Seen] = [(n, n % 4, f"/{n + 1}") for n in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("got", "kind"),
+    [
+        ([*EVENTS[:3], EVENTS[2], *EVENTS[3:]], "once"),
+        ([EVENTS[0], EVENTS[2], EVENTS[1], *EVENTS[3:]], "order"),
+        ([*EVENTS[:2], *EVENTS[3:]], "missing"),
+        (EVENTS[:-1], "missing"),
+        (EVENTS[3:], "missing"),
+        ([], "missing"),
+        ([*EVENTS, (6, 2, "/7")], "foreign"),
+        ([*EVENTS[:3], (3, 3, "/1"), *EVENTS[4:]], "state"),
+    ],
+)
+def test_what_breaks_the_contract(got: list[Seen], kind: str) -> None:
+    wrong = checkers.compare(got, EVENTS, latest=2, complete=True)
+    assert wrong is not None and wrong.startswith(f"{kind}: ")
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_what_keeps_the_contract(start: int) -> None:
+    assert checkers.compare(EVENTS[start:], EVENTS, latest=2, complete=True) is None
+    assert checkers.compare(EVENTS[start:-1], EVENTS, latest=2, complete=False) is None
+    assert checkers.compare([], EVENTS, latest=2, complete=False) is None
+    assert checkers.compare([], EVENTS, latest=6, complete=True) is None
+
+
+# --- whole runs -----------------------------------------------------------------------------------
+
+
+class Scene:
+    """One supplier s1 of channel x, and one consumer of a channel derived from it."""
+
+    def __init__(self, content: Content | None = None) -> None:
+        self.world = World(random.Random(1), ("east", "west"))
+        self.world.begin()
+        self.users = Users(self.world, Options())
+        self.root = Channel("x", Content())
+        self.derived = Channel(
+            "x.Count", content or Content(Count, self.root.content), parent=self.root
+        )
+        self.derived.content.parent = self.root.content
+        self.users.channels = [self.root, self.derived]
+        east, west = self.world.hosts["east"], self.world.hosts["west"]
+        self.supplier = Supplier(self.root, "s1", east, supply=Supply(lambda batch: None))
+        self.users.suppliers = [self.supplier]
+        self.consumer = Consumer(self.derived, west, 7, Intake(None), subscribed=True)
+        self.consumer.intake.ended = True
+        self.users.consumers = [self.consumer]
+
+    def publish(self, count: int) -> None:
+        for n in range(count):
+            content = Item(n, n % 4, "", b"")
+            self.root.content.hand_over("s1", Event(content, ITEM.name, "s1", n, n))
+
+    def see(self, *events: Seen, supplier: str = "s1") -> None:
+        contents = [Item(n, group, trace, b"") for n, group, trace in events]
+        self.consumer.intake.batches.append(encode(ITEM, contents, supplier, 0, 0))
+
+    def allowance(self, *faults: Fault, patience: float = 20.0) -> Allowance:
+        scenario = Scenario(0, Options(patience=patience), faults=faults)
+        return Allowance(self.world, scenario)
+
+    def deliveries(self) -> list[str]:
+        return list(checkers.deliveries(self.users, self.allowance()))
+
+    def endings(self) -> list[str]:
+        return list(checkers.endings(self.users, self.allowance()))
+
+
+def test_all_of_a_supplier_is_seen_in_one_state() -> None:
+    scene = Scene()
+    scene.publish(4)
+    scene.see(*EVENTS[:2])
+    scene.see(*EVENTS[2:4])
+    assert scene.deliveries() == []
+
+
+def test_a_state_that_begins_anew_amid_the_stream_is_found() -> None:
+    scene = Scene()
+    scene.publish(4)
+    scene.see(*EVENTS[:2], (2, 2, "/1"), (3, 3, "/2"))
+    (wrong,) = scene.deliveries()
+    assert wrong.startswith("state: consumer 7 of x.Count at west, of s1")
+
+
+def test_events_of_nobody_are_foreign() -> None:
+    scene = Scene()
+    scene.see((0, 0, "/1"), supplier="s9")
+    (wrong,) = scene.deliveries()
+    assert wrong.startswith("foreign: ") and "s9" in wrong
+
+
+def test_a_channel_derived_amid_the_stream_begins_at_one_event_for_all() -> None:
+    scene = Scene(Content(Count, since={"s1": 1}, until={"s1": 3}))
+    again = replace(scene.consumer, port=8, intake=Intake(None))
+    again.intake.ended = True
+    scene.users.consumers.append(again)
+    scene.publish(4)
+    scene.see((2, 2, "/1"), (3, 3, "/2"))
+    again.intake.batches = list(scene.consumer.intake.batches)
+    assert scene.deliveries() == []
+    again.intake.batches = [encode(ITEM, [Item(3, 3, "/1", b"")], "s1", 0, 0)]
+    assert len(scene.deliveries()) == 1
+
+
+def test_what_begins_too_late_or_too_early_is_found() -> None:
+    for first, kind in ((0, "state"), (2, None), (4, "missing")):
+        scene = Scene(Content(Count, since={"s1": 1}, until={"s1": 3}))
+        scene.publish(6)
+        scene.see(*((n, n % 4, f"/{n + 1 - first}") for n in range(first, 6)))
+        found = [wrong.partition(":")[0] for wrong in scene.deliveries()]
+        assert bool(found) == (kind is not None)
+
+
+def test_a_channel_closed_amid_the_stream_ends_at_one_event_and_frees_what_was_held() -> None:
+    for last, right in ((1, False), (2, True), (3, True), (4, True), (5, False)):
+        content = Content(HoldBack, closed_since={"s1": 2}, closed_until={"s1": 4})
+        scene = Scene(content)
+        scene.publish(6)
+        scene.see(*((n, n % 4, "") for n in range(last)))
+        assert (scene.deliveries() == []) is right
+
+
+def test_the_end_of_a_stream_is_part_of_it() -> None:
+    scene = Scene(Content(HoldBack))
+    scene.publish(2)
+    scene.root.content.hand_over("s1", None)
+    scene.see((0, 0, ""))
+    assert [wrong.partition(":")[0] for wrong in scene.deliveries()] == ["missing"]
+    scene.see((1, 1, ""))
+    assert scene.deliveries() == []
+
+
+# --- what a death may cost ------------------------------------------------------------------------
+
+
+def test_the_last_of_a_dead_supplier_may_be_missing_but_no_hole_and_nothing_twice() -> None:
+    for seen, kinds in (
+        (EVENTS[:2], []),
+        ([EVENTS[0], EVENTS[2]], ["missing"]),
+        ([*EVENTS[:2], EVENTS[1]], ["once"]),
+    ):
+        scene = Scene()
+        scene.publish(4)
+        scene.see(*seen)
+        scene.world.kill("east")
+        assert [wrong.partition(":")[0] for wrong in scene.deliveries()] == kinds
+
+
+def test_only_a_death_excuses_a_subscription_that_ends_early() -> None:
+    scene = Scene()
+    scene.consumer.intake.error = Unreachable("gone")
+    assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["error"]
+    scene.world.kill("east")
+    assert scene.endings() == []
+    scene.consumer.intake.error = FilterStopped("no")
+    assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["error"]
+
+
+def test_a_subscription_has_to_end() -> None:
+    scene = Scene()
+    scene.consumer.intake.ended = False
+    assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["unended"]
+
+
+def test_every_request_is_answered_and_only_as_it_may_be() -> None:
+    scene = Scene()
+    answer = Answered(lambda result: None, lambda: None)
+    scene.users.requests = [("asks", scene.world.hosts["east"], answer)]
+    assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["unanswered"]
+    answer.done = True
+    assert scene.endings() == []
+    answer.error = Closed("Channel 'x' was closed.")
+    assert scene.endings() == []
+    answer.error = Unreachable("'dallas' does not answer.")
+    assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["refused"]
+    scene.world.kill("west")
+    assert scene.endings() == []
+    answer.error = ActiveBrokerError("The directory failed: KeyError(7)")
+    assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["refused"]
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+
+def test_what_is_left_at_a_node_is_found() -> None:
+    scene = Scene()
+    scene.world.settle()
+    host = scene.world.hosts["east"]
+    assert list(checkers.nothing_left(host)) == []
+    host.give(PortOpened(3))
+    host.request(OpenSupplier("z", "s1", "east"))
+    left = list(checkers.nothing_left(host))
+    assert [line.split()[1] for line in left] == ["ports", "calls", "timers"]
+
+
+def test_what_waits_beyond_the_windows_is_found() -> None:
+    scene = Scene()
+    exchange = scene.world.hosts["east"].node.exchange
+    outlet = exchange.open_outlet(1, "x", "s1")
+    outlet.open(FlowSpec(2, 1, "east", 3, "west"))
+    host = scene.world.hosts["east"]
+    assert list(checkers.bounds(host, 1000)) == []
+    outlet.flows[2].credit = WINDOW + 1
+    assert [line.partition(":")[0] for line in checkers.bounds(host, 1000)] == ["bounds"]
+
+
+def test_who_is_alive_and_taken_for_lost_is_found() -> None:
+    scene = Scene()
+    host = scene.world.hosts["east"]
+    assert list(checkers.still_member(host)) == []
+    host.node._lose("hub")
+    (wrong,) = checkers.still_member(host)
+    assert wrong.startswith("expelled: east")
