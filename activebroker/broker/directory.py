@@ -95,7 +95,20 @@ class Directory:
         if isinstance(body, ReportStatus):
             report(self.members, self.graph, self._call, done)
             return
-        self._changes.submit(getattr(self, f"_{type(body).__name__}")(body), done)
+        change = getattr(self, f"_{type(body).__name__}")(body)
+        node = getattr(body, "node", None)
+        self._changes.submit(change if node is None else self._for(node, change), done)
+
+    def _for(self, node: str, change: Change) -> Change:
+        """A change that a node asked for, unless it is lost by then; not for its successor."""
+        asked = self.members.get(node)
+
+        def carry_out() -> Change:
+            if self.members.get(node) is not asked:
+                raise Unreachable(f"{node!r} was lost before its turn came.")
+            return (yield from change)
+
+        return carry_out()
 
     def told(self, source: str, body: CheckpointTaken | OutletDrained | PeerSuspected) -> None:
         """Take news from a node."""

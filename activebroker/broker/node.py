@@ -194,12 +194,7 @@ class Node:
             return
         match body:
             case Call(call_id, request):
-                self._serve(
-                    request,
-                    lambda result, error: self._send(
-                        source, Answer(call_id, result, flatten(error) if error else None)
-                    ),
-                )
+                self._serve(request, self._answer(source, call_id))
             case Answer(call_id, result, error):
                 self._effects.append(CancelTimer(f"call {call_id}"))
                 self._calls.answered(call_id, result, error)
@@ -249,6 +244,16 @@ class Node:
             link.send(TypeAnnounced(describe(type)))
 
     # --- calls --------------------------------------------------------------------------------
+
+    def _answer(self, to: str, call_id: int) -> Done:
+        """Send the answer to a call; one whose process is gone gets none, nor its successor."""
+        asked = self.peers.incarnation(to)
+
+        def done(result: Any, error: ActiveBrokerError | None) -> None:
+            if self.peers.incarnation(to) == asked:
+                self._send(to, Answer(call_id, result, flatten(error) if error else None))
+
+        return done
 
     def _call(self, to: str, body: CallBody, patience: float, done: Done) -> None:
         call_id = self._calls.add(to, type(body).__name__, patience, done)
@@ -403,10 +408,12 @@ class Node:
         self._effects.append(ForgetPeer(peer))
         self.exchange.lost(peer)
         self.moves.lost(peer, self._now)
+        if self.directory is not None:
+            self.directory.lost(peer)  # before whoever waits for the peer goes on
         self._calls.lost(peer)
         if self.directory is not None:
-            self.directory.lost(peer)
-        elif peer == self._directory_name:
+            return
+        if peer == self._directory_name:
             self._orphaned = (
                 f"The fabric's directory at {peer!r} does not answer any more, or took this "
                 "process for lost. Connect again."

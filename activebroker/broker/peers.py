@@ -38,6 +38,12 @@ class Peers:
             link = self.links[peer] = Link(self.me.name, self.me.incarnation, peer, now)
         return link
 
+    def incarnation(self, peer: str) -> int:
+        """The incarnation of a node that there is a link with; 0: unknown."""
+        if peer == self.me.name:
+            return self.me.incarnation
+        return self.links[peer].peer_incarnation if peer in self.links else 0
+
     def is_gone(self, frame: Frame) -> bool:
         """Whether the frame is of an incarnation that was lost."""
         return (frame.sender, frame.incarnation) in self._gone

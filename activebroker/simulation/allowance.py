@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from activebroker.broker.exchange import LOST
 from activebroker.core.errors import ActiveBrokerError, MoveFailed, Unreachable
 from activebroker.simulation.scenario import Scenario
 from activebroker.simulation.users import Channel, Consumer, Supplier
@@ -40,7 +41,11 @@ class Allowance:
     def end(self, consumer: Consumer) -> bool:
         """Whether a subscription may end as it did."""
         error = consumer.intake.error
-        return error is None or bool(self._world.deaths and isinstance(error, Unreachable))
+        if error is None:
+            return True
+        if not (self._world.deaths and isinstance(error, Unreachable)):
+            return False
+        return str(error) == LOST or "could not go on" in str(error)
 
     def cut(self, supplier: Supplier, channel: Channel) -> bool:
         """Whether the last of what the supplier handed over may be missing in a channel."""
