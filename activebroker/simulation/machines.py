@@ -9,7 +9,6 @@ from activebroker.broker import Node
 from activebroker.broker.link import HEARTBEAT_EVERY
 from activebroker.broker.node import TICK
 from activebroker.broker.peers import LOST_AFTER
-from activebroker.routing import Member
 from derivation.machine import Machine
 from derivation.protocol import Plan
 
@@ -62,10 +61,6 @@ def idle_ticks(node: Node, now: float) -> int:
 def is_orphan(node: Node) -> bool:
     """Whether the node has lost the directory, and with it everything."""
     return bool(node._orphaned)
-
-
-def joined(node: Node) -> list[Member]:
-    return list(node.peers.members.values())
 
 
 def leftovers(node: Node) -> dict[str, object]:

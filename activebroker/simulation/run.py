@@ -79,8 +79,9 @@ def _play(world: World, scenario: Scenario) -> None:
     world.heal()
     _calm(world, users)
     asker = next(host for host in world.alive() if host.joined)
-    for channel in users.roots():
-        users.close_root(asker, channel)
+    for channel in users.channels:
+        if channel.parent is None and not channel.ended:
+            users.close_root(asker, channel)
     _calm(world, users)
     world.violations += checkers.endings(users, allowance)
     world.violations += checkers.deliveries(users, allowance)

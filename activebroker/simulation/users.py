@@ -38,7 +38,8 @@ class Channel:
     name: str
     content: Content
     parent: Channel | None = None
-    closed: bool = False
+    closed: bool = False  # has been asked for
+    ended: bool = False  # and been answered, at a root
 
     @property
     def root(self) -> Channel:
@@ -274,9 +275,12 @@ class Users:
 
         self.ask(f"closes {channel.name}", host, CloseChannel(channel.name), closed, refused)
 
-    def close_root(self, host: Host, channel: Channel) -> Answered:
+    def close_root(self, host: Host, channel: Channel) -> None:
+        def ended(_: object) -> None:
+            channel.ended = True
+
         self._close(channel)
-        return self.ask(f"closes {channel.name}", host, CloseChannel(channel.name))
+        self.ask(f"closes {channel.name}", host, CloseChannel(channel.name), ended)
 
     def _close(self, channel: Channel) -> None:
         channel.closed = True
