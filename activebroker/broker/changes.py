@@ -8,6 +8,7 @@ happens. The calls are few (events never pass here).
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -31,7 +32,16 @@ class Attempt:
 
 Change = Generator[Calls | Attempt | Migration, Any, Any]
 Done = Callable[[Any, ActiveBrokerError | None], None]
+Obstacle = Callable[[], str | None]
 PATIENCE = 10.0  # seconds that a node may take to carry out a call
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    change: Change
+    done: Done
+    obstacle: Obstacle
+    until: float
 
 
 class Changes:
@@ -54,7 +64,7 @@ class Changes:
         self._set_deadline = set_deadline
         self._now = now
         self._failed_late = failed_late
-        self._queue: deque[tuple[Change, Done]] = deque()
+        self._queue: deque[Waiting] = deque()
         self._current: tuple[Change, Done] | None = None
         self._migration: Migration | None = None  # that the current change waits for
         self._migrations: dict[int, Migration] = {}  # with those that are overdue
@@ -62,15 +72,19 @@ class Changes:
         self._missing = 0
         self._error: ActiveBrokerError | None = None
 
-    def submit(self, change: Change, done: Done) -> None:
-        """Queue a change; `done` gets its result or its error."""
-        self._queue.append((change, done))
-        self._next()
+    def submit(self, change: Change, done: Done, obstacle: Obstacle = lambda: None) -> None:
+        """Queue a change; `done` gets its result or its error.
+
+        `obstacle` tells what it has to wait for, if anything; others do not wait with it.
+        """
+        self._queue.append(Waiting(change, done, obstacle, self._now() + PATIENCE))
+        self.go_on()
 
     def submit_first(self, change: Change) -> None:
         """Queue what has happened already, before all that is only asked for."""
-        self._queue.appendleft((change, lambda result, error: None))
-        self._next()
+        waiting = Waiting(change, lambda result, error: None, lambda: None, math.inf)
+        self._queue.appendleft(waiting)
+        self.go_on()
 
     def lost(self, node: str) -> None:
         """A member fell silent: tell the migrations in which it has a part."""
@@ -81,10 +95,31 @@ class Changes:
         """A third-party derivation that has not ended."""
         return self._migrations.get(derivation)
 
-    def _next(self) -> None:
-        if self._current is None and self._queue:
-            self._current = self._queue.popleft()
-            self._resume(None, None)
+    def overdue(self) -> list[Migration]:
+        """The migrations that go on behind the change that began them."""
+        return [each for each in self._migrations.values() if each is not self._migration]
+
+    def go_on(self) -> None:
+        """Carry out the next change whose way is clear."""
+        if self._current is not None:
+            return
+        for index, waiting in enumerate(self._queue):
+            obstacle = waiting.obstacle()
+            if obstacle is None:
+                del self._queue[index]
+                self._current = waiting.change, waiting.done
+                self._resume(None, None)
+                return
+
+    def expire(self) -> None:
+        """Refuse what has waited for too long."""
+        for waiting in [each for each in self._queue if each.until < self._now()]:
+            if self._current is not None and waiting.obstacle() is None:
+                continue  # it is another change that takes long
+            if waiting in self._queue and (obstacle := waiting.obstacle()) is not None:
+                self._queue.remove(waiting)
+                waiting.change.close()
+                waiting.done(None, DeadlineExceeded(f"{obstacle}, for more than {PATIENCE:g} s."))
 
     def _resume(self, value: Any, error: ActiveBrokerError | None) -> None:
         assert self._current is not None
@@ -94,17 +129,17 @@ class Changes:
         except StopIteration as stop:
             self._current = None
             done(stop.value, None)
-            self._next()
+            self.go_on()
         except ActiveBrokerError as failure:
             self._current = None
             done(None, failure)
-            self._next()
+            self.go_on()
         except Exception as failure:
             # A fault of ours: the one who asked is told, and the others are served.
             log.exception("a change of the fabric failed")
             self._current = None
             done(None, ActiveBrokerError(f"The directory failed: {failure!r}"))
-            self._next()
+            self.go_on()
         else:
             if isinstance(step, Migration):
                 self._migration = self._migrations[step.plan.derivation] = step
@@ -142,3 +177,4 @@ class Changes:
             self._resume((outcome, reason), None)
         elif outcome == "failed":
             self._failed_late(migration, reason)
+        self.go_on()

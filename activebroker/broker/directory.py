@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from activebroker.broker.changes import Attempt, Calls, Change, Changes, Done
+from activebroker.broker.changes import Attempt, Calls, Change, Changes, Done, Obstacle
 from activebroker.broker.messages import (
     AbandonPort,
     Body,
@@ -97,7 +97,34 @@ class Directory:
             return
         change = getattr(self, f"_{type(body).__name__}")(body)
         node = getattr(body, "node", None)
-        self._changes.submit(change if node is None else self._for(node, change), done)
+        self._changes.submit(
+            change if node is None else self._for(node, change), done, self._obstacle(body)
+        )
+
+    def tick(self) -> None:
+        """Called several times a second."""
+        self._changes.expire()
+
+    def _obstacle(self, body: CallBody) -> Obstacle:
+        """What a request has to wait for: a channel is changed when nothing of it moves."""
+
+        def obstacle() -> str | None:
+            name = getattr(body, "channel", None)
+            if isinstance(body, CloseChannel):
+                name = body.name
+            if name is None or (channel := self.graph.channels.get(name)) is None:
+                return None
+            root = self.graph.root(channel)
+            for migration in self._changes.overdue():
+                if self.graph.root(migration.channel) is root:
+                    return f"Channel {migration.channel.name!r} is still moving"
+            if isinstance(body, OpenSupplier):
+                for outlet in channel.left.values():
+                    if outlet.supplier == body.supplier:
+                        return f"Events of the supplier {outlet.supplier!r} before are on their way"
+            return None
+
+        return obstacle
 
     def _for(self, node: str, change: Change) -> Change:
         """A change that a node asked for, unless it is lost by then; not for its successor."""
@@ -122,6 +149,7 @@ class Directory:
                         outlet.drained = True
                     if each.left.pop(outlet_id, None) is not None:
                         self._accept(each.name)
+                        self._changes.go_on()
             case PeerSuspected(peer):
                 self._changes.submit(self._judge(source, peer), lambda result, error: None)
 

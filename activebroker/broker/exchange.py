@@ -88,7 +88,7 @@ class Exchange:
         self._local: deque[Callable[[], None]] = deque()
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
-        self._settling: dict[int, Positions] = {}  # subscriptions' news for what feeds them
+        self.settling: dict[int, Positions] = {}  # subscriptions' news for what feeds them
         self._settled_at = 0.0
         self.now = 0.0  # the time of the input in hand
 
@@ -271,7 +271,7 @@ class Exchange:
         for stage in list(self.stages.values()):
             stage.saving.tick()
             self.pump(stage)
-        for port_id in list(self._settling):
+        for port_id in list(self.settling):
             self._settle_port(port_id)
 
     def abandon_all(self, reason: str) -> None:
@@ -430,6 +430,8 @@ class Exchange:
         """Take nothing of what follows a gap: the directory lets a filter go on before it."""
         for flow in port.take_broken():
             self._drop_flow(flow, goes_on=True)
+            if port.id in self.stages:
+                self._on_flow_ended(port.id, flow.id, True)
 
     def _arrived_here(self, spec: FlowSpec, item: Item) -> None:
         if (port := self.ports.get(spec.port)) is not None:
@@ -455,7 +457,7 @@ class Exchange:
                     batch = self._registry.renew(item.batch)
                     self._effects.append(Deliver(port.id, flow.id, batch, item.nbytes))
             if port.sources:
-                news = self._settling.setdefault(port.id, {})
+                news = self.settling.setdefault(port.id, {})
                 for _, item in free:
                     if not isinstance(item, FlowEnded):
                         news[supplier_of(item)] = item.upto
@@ -502,7 +504,7 @@ class Exchange:
 
     def _settle_port(self, port_id: int) -> None:
         """What a subscription has, it has for good."""
-        upto = self._settling.pop(port_id)
+        upto = self.settling.pop(port_id)
         if (port := self.ports.get(port_id)) is not None:
             for outlet, (node, taker) in list(port.sources.items()):
                 self._settle(node, outlet, taker, upto)

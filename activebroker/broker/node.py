@@ -390,6 +390,8 @@ class Node:
                 self._send(self._directory_name, PeerSuspected(peer))
         self.peers.tick(self._now)
         self.exchange.tick()
+        if self.directory is not None:
+            self.directory.tick()
         self._ticking = bool(self.peers.links)
         if self._ticking:
             self._effects.append(SetTimer("tick", TICK))

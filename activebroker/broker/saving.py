@@ -50,7 +50,7 @@ class Saving:
     def covered(self, inputs: Positions, nbytes: int) -> None:
         """The filter has done with this much more."""
         self.inputs.update(inputs)
-        self._uncovered += nbytes
+        self._uncovered += max(nbytes, 1 if inputs else 0)
 
     def urge(self) -> None:
         """Take a checkpoint as soon as possible: there is none of this place yet."""
@@ -60,6 +60,11 @@ class Saving:
     def tick(self) -> None:
         if self._uncovered:
             self._ticks += 1
+
+    @property
+    def active(self) -> bool:
+        """Whether time brings a checkpoint nearer."""
+        return self._spec.recovers and bool(self._port.sources) and self._uncovered > 0
 
     @property
     def due(self) -> bool:

@@ -218,4 +218,4 @@ class Stage:
 
 
 def _size(item: Item) -> int:
-    return item.nbytes if isinstance(item, Parcel) else 1
+    return item.nbytes if isinstance(item, Parcel) else 0

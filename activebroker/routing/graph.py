@@ -169,6 +169,12 @@ class Graph:
         for child in self.children(channel):
             yield from self.subtree(child.name)
 
+    def root(self, channel: Channel) -> Channel:
+        """The channel of suppliers that a channel comes from in the end."""
+        while channel.parent is not None:
+            channel = self.channels[channel.parent]
+        return channel
+
     def recovers(self, channel: Channel) -> bool:
         """Whether a channel's filter goes on elsewhere if its node is lost.
 

@@ -50,6 +50,9 @@ def idle_ticks(node: Node, now: float) -> int:
 
     They are not given to it: seconds of silence would be most of a run's work.
     """
+    exchange = node.exchange
+    if exchange.settling or any(stage.saving.active for stage in exchange.stages.values()):
+        return 0
     due = math.inf
     for link in node.peers.links.values():
         if link._received > link._acked:

@@ -140,19 +140,19 @@ def _(original: Original) -> Original:
 
 @plant("one event is dropped at the switch-over", Outlet, "open")
 def _(original: Original) -> Original:
-    def open(self: Outlet, spec: Any) -> None:
-        original(self, spec)
+    def open(self: Outlet, spec: Any, keeps: bool = False) -> None:
+        original(self, spec, keeps)
         if not spec.after:
             return
-        put = self._put
+        queue = self._queue
 
         def skip(flow: OutFlow, item: Any) -> None:
             if flow.spec.id == spec.id and isinstance(item, Parcel):
-                self.__dict__.pop("_put", None)
+                self.__dict__.pop("_queue", None)
             else:
-                put(flow, item)
+                queue(flow, item)
 
-        self._put = skip  # type: ignore[method-assign]
+        self._queue = skip  # type: ignore[method-assign]
 
     return open
 
