@@ -300,6 +300,7 @@ class Directory:
                 calls.append(self._complete(self.graph.channels[top.parent].ports[stage.id]))
                 for flow in self.graph.into(stage.id):
                     calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id)))
+            calls += self._close_flows(self.graph.channels[top.parent], [], top.name)
         yield from self._tidy(calls)
         yield from self._forget(top)
         return None
@@ -490,6 +491,7 @@ class Directory:
         for channel in self.graph.subtree(top.name):
             stages = channel.stages.values()
             calls += [(stage.node, Undeploy(stage.id)) for stage in stages]
+            calls += [(each.node, CloseOutlet(each.id, True)) for each in channel.left.values()]
             consumers = [each for each in channel.ports.values() if each.id not in filters]
             if channel is top:
                 for stage in stages:
@@ -601,12 +603,15 @@ class Directory:
         if outcome == "rolled back":
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
+        channel = migration.channel
+        before = channel.at, channel.checkpoint, channel.fresh
         migration.commit(self.graph)
         self._accept(name)
         self._expect(migration.new_flows)
         if outcome == "overdue":
             raise MoveFailed(f"Channel {name!r} is still moving: {reason}.")
         if outcome == "failed":
+            channel.at, channel.checkpoint, channel.fresh = before
             yield from self._end_failed(migration, reason)
             raise MoveFailed(f"Channel {name!r} could not complete the switch-over: {reason}.")
 

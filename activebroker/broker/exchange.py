@@ -121,10 +121,9 @@ class Exchange:
         self._unblocked(outlet)
 
     def open_flow(self, spec: FlowSpec, keeps: bool = False) -> None:
-        """Begin a flow; `keeps`: for a filter that may go on elsewhere though it is here now."""
+        """Begin a flow; `keeps`: what its taker has not settled, whether or not it recovers."""
         outlet = self.outlets.get(spec.outlet)
-        # What is lost with its taker need not be kept for it.
-        keeps = keeps or (spec.filter and spec.target != self._here)
+        keeps = keeps or spec.recovers
         tracks = outlet is not None and (keeps or outlet.numbers)
         opened = FlowOpened(
             spec.id,
@@ -254,8 +253,7 @@ class Exchange:
         """A filter that came to its supplier is lost with this node: keep nothing for it."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
             for flow in outlet.flows.values():
-                stage = self.stages.get(flow.spec.port)
-                if stage is not None and not stage.spec.recovers:
+                if not flow.spec.recovers:
                     outlet.forget_kept(flow.spec.taker)
             self._unblocked(outlet)
 
@@ -265,6 +263,11 @@ class Exchange:
             for node, outlet, taker, upto in stage.saving.kept():
                 self._settle(node, outlet, taker, upto)
             self.pump(stage)
+
+    @property
+    def active(self) -> bool:
+        """Whether time brings something about."""
+        return bool(self.settling) or any(stage.saving.active for stage in self.stages.values())
 
     def tick(self) -> None:
         """Called several times a second."""

@@ -40,6 +40,7 @@ class Migration:
     sources: list[tuple[Outlet, FlowSpec]]
     outputs: dict[str, list[FlowSpec]]
     new_flows: list[Flow]
+    kept_at: list[str]  # nodes that keep events for the filter, and must hear what is settled
     commit: Callable[[Graph], None]
     patience: float
     machine: Initiator = field(init=False)
@@ -52,7 +53,7 @@ class Migration:
         """(source, target) nodes of the new flows and the hand-overs, for those that have to meet
         first."""
         flows = [(flow.outlet.node, flow.port.node) for flow in self.new_flows]
-        flows += [(node, self.channel.owner) for node in self.plan.destinations]
+        flows += itertools.product(self.plan.destinations, [self.channel.owner, *self.kept_at])
         return [*flows, *itertools.product(self.plan.origins, self.plan.destinations)]
 
     def begin(
@@ -137,11 +138,13 @@ def plan_move(
     new = [Stage(graph.new_id(), node, engine) for node in nodes]
     by_node = {stage.node: stage for stage in new}
 
+    recovered = graph.recovers(channel)
+    recovers = not local or graph.recovers(parent)
     swaps, sources, inputs = [], [], []
     suppliers: list[tuple[str, str]] = []
     for outlet, before in graph.feeds(channel):
         stage = by_node[outlet.node] if local else new[0]
-        port = Port(stage.id, stage.node, channel.predicate, makes=channel.name)
+        port = Port(stage.id, stage.node, channel.predicate, makes=channel.name, recovers=recovers)
         flow = Flow(graph.new_id(), parent.name, outlet, port)
         inputs.append(flow)
         after = tuple(each.id for each in before)
@@ -156,9 +159,6 @@ def plan_move(
         )
         sources.append((outlet, flow.spec(after)))
         suppliers += [(supplier, stage.node) for supplier in graph.suppliers(outlet)]
-
-    recovered = graph.recovers(channel)
-    recovers = not local or graph.recovers(parent)
 
     new_outlets = {stage.node: Outlet(stage.id, stage.node) for stage in new}
     old_flows = [flow for outlet in old_outlets for flow in graph.out_of(outlet.id)]
@@ -206,6 +206,7 @@ def plan_move(
         sources=sources,
         outputs=outputs,
         new_flows=[*inputs, *out_flows],
+        kept_at=[each.node for each in (*parent.left.values(), *parent.relayed.values())],
         commit=commit,
         patience=request.patience,
     )
@@ -262,6 +263,7 @@ def plan_offload(
             ]
         },
         new_flows=[feed, *out_flows],
+        kept_at=[],
         commit=commit,
         patience=request.patience,
     )

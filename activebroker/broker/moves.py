@@ -82,7 +82,7 @@ class Moves:
                             self._exchange.end_flow(outlet, flow, followers)
                         case protocol.OpenFlow():
                             # Should the derivation fail, it may go on at yet another place.
-                            self._exchange.open_flow(spec, keeps=spec.filter)
+                            self._exchange.open_flow(spec, keeps=swap.origin is not None)
             case HandOverState():
                 self._hand_over(body, buffers, now)
             case ProceedMove(derivation):

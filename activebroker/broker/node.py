@@ -164,7 +164,7 @@ class Node:
         self._settle()
         effects = [*self._effects, *self.peers.flush(now)]
         self._effects.clear()
-        if self.peers.links and not self._ticking:
+        if not self._ticking and (self.peers.links or self.exchange.active):
             self._ticking = True
             effects.append(SetTimer("tick", TICK))
         return effects
@@ -392,7 +392,7 @@ class Node:
         self.exchange.tick()
         if self.directory is not None:
             self.directory.tick()
-        self._ticking = bool(self.peers.links)
+        self._ticking = bool(self.peers.links) or self.exchange.active
         if self._ticking:
             self._effects.append(SetTimer("tick", TICK))
 

@@ -53,7 +53,7 @@ class Saving:
         self._uncovered += max(nbytes, 1 if inputs else 0)
 
     def urge(self) -> None:
-        """Take a checkpoint as soon as possible: there is none of this place yet."""
+        """Take a checkpoint as soon as possible."""
         self._uncovered = max(self._uncovered, 1)
         self._ticks = CHECKPOINT_TICKS
 

@@ -204,6 +204,7 @@ class Stage:
     def _end_stream(self, ended: StreamEnded) -> None:
         # A relay passes on the stream of its supplier, a filter makes one of its own.
         self.outlet.end_stream(ended.supplier, ended.upto if self.spec.envelope is None else None)
+        self.saving.urge()  # so that what the supplier's process keeps can go with it
 
     def _discard(self) -> None:
         """The filter was stopped: what still arrives goes nowhere, and must not block others."""

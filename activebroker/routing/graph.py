@@ -35,7 +35,8 @@ class Outlet:
 class Port:
     """Wants a channel's events at `node`.
 
-    `makes` is the derived channel whose filter it feeds, None for a subscription or a relay.
+    `makes` is the derived channel whose filter it feeds, None for a subscription or a relay;
+    `recovers`: if its node is lost, that filter goes on elsewhere.
     `runs` is set for a filter at the supplier: the channel that it makes. Such a port wants only
     streams that begin beside it, and only those that feed no other port of the same `runs`.
     """
@@ -45,6 +46,7 @@ class Port:
     predicate: str | None = None
     runs: str | None = None
     makes: str | None = None
+    recovers: bool = False
 
     @property
     def takers(self) -> int | str:
@@ -96,7 +98,7 @@ class Flow:
             since or {},
             self.outlet.supplier,
             self.port.taker,
-            self.port.makes is not None,
+            self.port.recovers,
             resumes,
             followers,
         )
@@ -197,7 +199,9 @@ class Graph:
         """The port of a stage on the parent channel, as the channel's place wants it."""
         assert channel.parent is not None
         runs = channel.name if channel.at == SUPPLIER else None
-        port = Port(stage.id, stage.node, channel.predicate, runs, channel.name)
+        port = Port(
+            stage.id, stage.node, channel.predicate, runs, channel.name, self.recovers(channel)
+        )
         self.channels[channel.parent].ports[stage.id] = port
         return port
 
@@ -208,6 +212,7 @@ class Graph:
         for stage_id in channel.stages:
             port = self.channels[channel.parent].ports[stage_id]
             port.runs = channel.name if at == SUPPLIER else None
+            port.recovers = self.recovers(channel)
 
     def displace(self, channel: Channel, stage_id: int) -> None:
         """Take a stage out again, with all flows into and out of it."""

@@ -30,8 +30,8 @@ class FlowSpec(msgspec.Struct, frozen=True):
     from a filter.
 
     `taker` names who wants the events, wherever it may move: a subscription, or a derived channel's
-    filter (`filter` is True then). What a taker has not settled is kept for it, and a flow that
-    `resumes` begins with that. What it has already, up to `since`, is not sent. Where the outlet
+    filter. If that `recovers`, what it has not settled is kept for it, and a flow that `resumes`
+    begins with that. What it has already, up to `since`, is not sent. Where the outlet
     has ended, or serves the taker no more, the flow ends then, and `followers` others wait for it.
     """
 
@@ -45,7 +45,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     since: Positions = {}
     supplier: str | None = None
     taker: str = ""
-    filter: bool = False
+    recovers: bool = False
     resumes: bool = False
     followers: int = 0
 

@@ -50,8 +50,7 @@ def idle_ticks(node: Node, now: float) -> int:
 
     They are not given to it: seconds of silence would be most of a run's work.
     """
-    exchange = node.exchange
-    if exchange.settling or any(stage.saving.active for stage in exchange.stages.values()):
+    if node.exchange.active:
         return 0
     due = math.inf
     for link in node.peers.links.values():
