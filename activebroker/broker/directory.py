@@ -459,7 +459,7 @@ class Directory:
         for stage in list(channel.stages.values()):
             calls = self._stop_feeding(channel, stage)
             self.graph.displace(channel, stage.id)
-            yield from self._tidy([*calls, (stage.node, Undeploy(stage.id))])
+            yield from self._tidy([*calls, (stage.node, Undeploy(stage.id, True))])
 
     def _stop_feeding(self, channel: Channel, stage: Stage) -> Calls:
         assert channel.parent is not None
@@ -490,7 +490,7 @@ class Directory:
         filters = {stage for channel in self.graph.channels.values() for stage in channel.stages}
         for channel in self.graph.subtree(top.name):
             stages = channel.stages.values()
-            calls += [(stage.node, Undeploy(stage.id)) for stage in stages]
+            calls += [(stage.node, Undeploy(stage.id, True)) for stage in stages]
             calls += [(each.node, CloseOutlet(each.id, True)) for each in channel.left.values()]
             consumers = [each for each in channel.ports.values() if each.id not in filters]
             if channel is top:
@@ -624,7 +624,7 @@ class Directory:
             if (yield from self._recovery.recover(channel, tuple(migration.old_stages.items()))):
                 return
         yield from self._tidy(
-            (node, Undeploy(stage)) for node, stage in migration.old_stages.items()
+            (node, Undeploy(stage, True)) for node, stage in migration.old_stages.items()
         )
         if channel.parent is not None:
             yield from self._abandon(
