@@ -290,7 +290,7 @@ class Exchange:
 
     def publish(self, outlet_id: int, parcel: Parcel) -> None:
         outlet = self.outlets[outlet_id]
-        parcel.upto = (outlet_id, int(parcel.batch.seqs[-1]) + 1)
+        parcel.upto = (outlet_id, parcel.batch.last_seq + 1)
         outlet.emit(parcel)
         if not outlet.ready:
             self._blocked[outlet_id] = None

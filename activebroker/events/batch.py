@@ -54,6 +54,11 @@ class Batch:
         return seqs
 
     @property
+    def last_seq(self) -> int:
+        """The sequence number of the last row."""
+        return int(self.seqs[-1])
+
+    @property
     def times(self) -> npt.NDArray[np.int64]:
         """The times of publication in nanoseconds, as a read-only view."""
         times: npt.NDArray[np.int64] = self.columns.column(1).to_numpy()

@@ -80,6 +80,10 @@ class Handful(Batch):
         return np.array(self.lists[0], np.int64)
 
     @property
+    def last_seq(self) -> int:
+        return int(self.lists[0][-1])
+
+    @property
     def times(self) -> npt.NDArray[np.int64]:
         return np.array(self.lists[1], np.int64)
 
