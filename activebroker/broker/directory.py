@@ -567,7 +567,9 @@ class Directory:
                 f"process that runs {channel.name!r}: move {bound[0].name!r} first."
             )
         now = [(stage.node, stage.engine) for stage in channel.stages.values()]
-        if now == [(node, engine) for node in nodes]:
+        recovers = body.to != SUPPLIER or self.graph.recovers(parent)
+        stays = now == [(node, engine) for node in nodes]
+        if stays and recovers == self.graph.recovers(channel):
             self.graph.relocate(channel, body.to)
             return None
         migration = plan_move(self.graph, self._me.name, channel, nodes, engine, body)
