@@ -2,7 +2,8 @@
 
 The filter starts when every origin has handed over: first the state, then the buffer, then what
 the new flows brought behind their marks. A destination without origins (the relay of an
-offload) starts at once: its flows are ordered at the consumers, each behind the one it follows.
+offload) starts when the marks are there: until then all can be rolled back, and consumers must not
+have flows of it that follow others for nothing.
 
 Where the filter was stopped at its origin, the channel ends here with the same reason. Where an
 origin is lost with the filter's state, it is the initiator who knows how far things have gone.
@@ -109,11 +110,15 @@ class Destination(Machine):
 
     def _mark(self, input: MarkReceived, _: float) -> list[Effect]:
         self._marks.pop(input.flow, None)
-        return self._report_when_complete() if self.state is DestinationState.RUNNING else []
+        if self.state is DestinationState.RUNNING:
+            return self._report_when_complete()
+        return self._start_when_complete()
 
     def _start_when_complete(self) -> list[Effect]:
         got = [hand_over for hand_over in self._hand_overs.values() if hand_over is not None]
         if len(got) < len(self._hand_overs) or self.state is not DestinationState.PREPARED:
+            return []
+        if self._marks and not self._hand_overs:
             return []
         if error := next((each.error for each in got if each.error is not None), None):
             return self._stop(error)
@@ -144,7 +149,7 @@ class Destination(Machine):
         if self._hand_overs.get(input.party, input) is None:
             reason = f"{input.party!r} was lost, and the filter's state with it"
             return [Send(self.plan.initiator, Refused(self.plan.derivation, self.here, reason))]
-        return []
+        return self._start_when_complete()
 
     def _cancel(self, _: Cancelled, __: float) -> list[Effect]:
         self.state = DestinationState.CANCELLED
@@ -179,9 +184,13 @@ class Destination(Machine):
             (DestinationState.PREPARED, DestinationState.RUNNING, DestinationState.COMPLETED),
             _start,
         ),
-        (DestinationState.PREPARED, MarkReceived): Transition(_mark, (DestinationState.PREPARED,)),
+        (DestinationState.PREPARED, MarkReceived): Transition(
+            _mark, (DestinationState.PREPARED, DestinationState.COMPLETED), (StartFilter, Started)
+        ),
         (DestinationState.PREPARED, PartyLost): Transition(
-            _lost, (DestinationState.PREPARED,), (Refused,)
+            _lost,
+            (DestinationState.PREPARED, DestinationState.COMPLETED),
+            (Refused, StartFilter, Started),
         ),
         (DestinationState.PREPARED, Cancelled): Transition(
             _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)

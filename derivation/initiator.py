@@ -2,7 +2,8 @@
 
 Until the first swap is requested everything can be rolled back by forgetting it. From then on
 the derivation goes forward; if a party keeps it waiting, the user is told which. A destination
-that is lost then, or that cannot go on because an origin was, is the end of the channel.
+that is lost then, or that cannot go on because an origin was, is a failure: what becomes of the
+filter is decided elsewhere.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """To the initiator: `party` cannot take its part; after the swaps, the channel has ended."""
+    """To the initiator: `party` cannot take its part."""
 
     derivation: int
     party: Party
@@ -229,8 +229,8 @@ class CancelDeadline:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Tell the user: `completed`, `rolled back`, `failed` (the channel has ended), or `overdue`
-    (still under way, past its time)."""
+    """Tell the user: `completed`, `rolled back`, `failed` (the filter has to be put together
+    again), or `overdue` (still under way, past its time)."""
 
     outcome: str
     reason: str = ""

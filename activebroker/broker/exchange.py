@@ -132,6 +132,7 @@ class Exchange:
             spec.after,
             spec.supplier,
             spec.taker if tracks else "",
+            (stage := self.stages.get(spec.outlet)) is not None and stage.spec.recovers,
         )
         if spec.target == self._here:
             self._local.append(partial(self._opened_here, opened))
@@ -422,6 +423,7 @@ class Exchange:
             expected,
             opened.supplier,
             opened.taker,
+            opened.recovers,
         )
         if (stage := self.stages.get(port.id)) is not None:
             if opened.taker:

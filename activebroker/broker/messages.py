@@ -28,7 +28,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field=
 
 class FlowOpened(Message, frozen=True):
     """`taker` is whom the outlet keeps the flow's events for until it hears that they are settled;
-    empty where it does not."""
+    empty where it does not. `recovers`: the flow comes from a filter that goes on elsewhere if this
+    node is lost."""
 
     flow: int
     port: int
@@ -36,6 +37,7 @@ class FlowOpened(Message, frozen=True):
     after: tuple[int, ...]
     supplier: str | None = None
     taker: str = ""
+    recovers: bool = False
 
 
 class Events(Message, frozen=True):
@@ -225,7 +227,7 @@ class FinishFlow(Message, frozen=True):
 
 
 class SetPredicate(Message, frozen=True):
-    """What a relay's port wants has changed with its consumers. The answer is the sequence number
+    """What a relay's port wants has changed with its consumers. The answer is the position
     from which on the flow carries it."""
 
     outlet: int

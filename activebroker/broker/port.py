@@ -23,7 +23,8 @@ class InFlow:
     """The receiving end of a flow. `after`: the flows whose end it still waits for.
 
     `supplier`: whose stream it is, None where it comes from a filter. `told`: the directory's
-    notice of it has come, or none will. `lost`: its source is gone.
+    notice of it has come, or none will. `recovers`: it comes from a filter that is replaced when it
+    is lost. `lost`: its source is gone.
     """
 
     id: int
@@ -32,6 +33,7 @@ class InFlow:
     after: set[int]
     supplier: str | None = None
     told: bool = True
+    recovers: bool = False
     lost: bool = False
     held: list[Item] = field(default_factory=list)
     consumed: int = 0  # bytes consumed but not yet given back as credit
@@ -47,7 +49,7 @@ class Port:
         self.received: Positions = {}  # how far what went on has come
         self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
         self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
-        self.holes = False  # a filter's flow was lost that nobody has replaced
+        self.holes = False  # a flow was lost that is yet to be replaced
         self._ended: dict[int, int] = {}  # ended flow -> followers that have yet to open
         self._finished: set[int] = set()
         self._lost: set[int] = set()
@@ -85,13 +87,16 @@ class Port:
         expected: bool = False,
         supplier: str | None = None,
         taker: str = "",
+        recovers: bool = False,
     ) -> None:
         """A flow begins. `expected`: the directory gives notice of it too."""
         if taker:
             self.sources[outlet] = source, taker
             self.leaving.pop(outlet, None)
         told = not expected or flow_id in self.flows
-        flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, told)
+        flow = self.flows[flow_id] = InFlow(
+            flow_id, source, outlet, set(), supplier, told, recovers
+        )
         for earlier in after:
             if earlier in self._ended:
                 self._follow(earlier)
@@ -152,7 +157,7 @@ class Port:
             if flow.held and isinstance(flow.held[-1], FlowEnded):
                 continue  # all of it is here
             flow.lost = True
-            self.holes = self.holes or flow.supplier is None
+            self.holes = self.holes or flow.recovers
             free += self.arrived(flow.id, FlowEnded(flow.id, self.id))
         return free
 

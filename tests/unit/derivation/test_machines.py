@@ -190,16 +190,25 @@ def test_the_destination_may_be_handed_everything_before_it_has_loaded() -> None
     ]
 
 
-def test_the_relay_of_an_offload_starts_at_once() -> None:
+def test_the_relay_of_an_offload_starts_when_its_mark_is_there() -> None:
     swap = Swap("jfk", old=(1, 2), new=9, destination="dallas")
     plan = Plan(7, "flights", "directory", (), ("dallas",), (swap,))
     machine = Destination(plan, "dallas")
-    assert machine.handle(destination.Loaded(), 0.0) == [
-        Send("directory", Prepared(7, "dallas")),
-        StartFilter(),
-    ]
+    assert machine.handle(destination.Loaded(), 0.0) == [Send("directory", Prepared(7, "dallas"))]
     assert machine.handle(destination.MarkReceived(9), 0.0) == [
-        Send("directory", Started(7, "dallas"))
+        StartFilter(),
+        Send("directory", Started(7, "dallas")),
+    ]
+
+
+def test_the_relay_of_an_offload_starts_when_its_supplier_is_lost_before_the_mark() -> None:
+    swap = Swap("jfk", old=(1, 2), new=9, destination="dallas")
+    plan = Plan(7, "flights", "directory", (), ("dallas",), (swap,))
+    machine = Destination(plan, "dallas")
+    machine.handle(destination.Loaded(), 0.0)
+    assert machine.handle(destination.PartyLost("jfk"), 0.0) == [
+        StartFilter(),
+        Send("directory", Started(7, "dallas")),
     ]
 
 
