@@ -284,8 +284,9 @@ class Exchange:
             self.remove_stage(stage_id)
         for port_id in list(self.ports):
             self.abandon_port(port_id, reason)
-        for outlet_id in list(self.outlets):
-            self.close_outlet(outlet_id, finished=False)
+        for outlet in list(self.outlets.values()):
+            self.close_outlet(outlet.id, finished=False)
+            self.let_go(outlet)
 
     # --- events on their way ------------------------------------------------------------------
 

@@ -98,10 +98,10 @@ class Saving:
 
     def kept(self) -> list[tuple[str, int, str, Positions]]:
         """The directory has it. Return who is to hear of it: node, outlet, taker, how far."""
-        checkpoint, self._checkpoint = self._checkpoint, None
+        checkpoint = self._checkpoint
         if self.state is not SavingState.SENT or checkpoint is None:
             return []
-        self.state = SavingState.IDLE
+        self.state, self._checkpoint = SavingState.IDLE, None
         told = [
             (node, outlet, taker, checkpoint.inputs)
             for outlet, (node, taker) in self._port.sources.items()

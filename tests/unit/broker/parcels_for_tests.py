@@ -19,9 +19,10 @@ NOTE = EventType.of(Note)
 
 
 def parcel(*groups: int, supplier: str = "A", first: int = 0, size: int = 0) -> Parcel:
-    """One event for each group; `size` is about how many bytes each has."""
+    """One event for each group, of stream 1; `size` is about how many bytes each has."""
     contents = [Note(group, "x" * size) for group in groups]
-    return Parcel(encode(NOTE, contents, supplier, first, 0))
+    upto = (1, first + len(contents))
+    return Parcel(encode(NOTE, contents, supplier, first, 0), upto=upto)
 
 
 def groups(item: Parcel | StreamEnded | FlowEnded) -> list[int] | str:

@@ -28,7 +28,12 @@ class Sent:
         return [(flow, groups(item)) for flow, item in self.items]
 
     def open(self, flow: int, predicate: str | None = None, since: int = 0) -> None:
-        self.outlet.open(FlowSpec(flow, 1, "here", 50 + flow, "there", predicate, since=since))
+        positions = {"A": (1, since)} if since else {}
+        taker = f"port {50 + flow}"
+        spec = FlowSpec(
+            flow, 1, "here", 50 + flow, "there", predicate, since=positions, taker=taker
+        )
+        self.outlet.open(spec)
 
 
 @pytest.fixture
@@ -65,7 +70,7 @@ def test_a_flow_may_start_amid_the_stream(sent: Sent) -> None:
     sent.outlet.emit(parcel(2, 3, 4, 5, first=2))
     sent.outlet.emit(parcel(6, first=6))
     assert sent.shown == [(1, [4, 5]), (1, [6])]
-    assert sent.outlet.position == 7
+    assert sent.outlet.positions == {"A": (1, 7)}
 
 
 def test_a_changed_predicate_holds_for_what_comes_next(sent: Sent) -> None:

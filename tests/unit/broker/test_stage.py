@@ -41,10 +41,10 @@ class Bench:
         self.sent: list[Any] = []
         self.consumed = 0
         self.port = Port(1)
-        self.outlet = Outlet(1, "late", None, self._carry)
+        self.outlet = Outlet(1, "late", None, self._carry, numbers=spec.envelope is not None)
         self.stage = Stage(spec, self.port, self.outlet, self._consume)
         self.stage.started = True
-        self.outlet.open(FlowSpec(20, 1, "here", 9, "there"))
+        self.outlet.open(FlowSpec(20, 1, "here", 9, "there", taker="port 9"))
         self.port.opened(10, "s", 90, ())
         self.flow = self.port.flows[10]
 
@@ -78,8 +78,8 @@ def relay() -> Bench:
     return Bench(StageSpec(1, "late", "python", None, "owner"))
 
 
-def ended(supplier: str = "A") -> StreamEnded:
-    return StreamEnded(10, 1, supplier)
+def ended(supplier: str = "A", upto: int = 9) -> StreamEnded:
+    return StreamEnded(10, 1, supplier, (1, upto))
 
 
 def uncertain(*numbers: int) -> Parcel:

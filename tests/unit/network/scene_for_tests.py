@@ -55,8 +55,16 @@ class Sink:
     @property
     def traces(self) -> list[str]:
         """What came, as `number/what filters made of it`."""
-        events: list[Event] = [event for batch in self.intake.batches for event in batch.events()]
-        return [f"{event.content.n}{event.content.trace}" for event in events]
+        return [_shown(event) for batch in self.intake.batches for event in batch.events()]
+
+    def of(self, supplier: str) -> list[str]:
+        """The traces of one supplier's events."""
+        mine = (batch for batch in self.intake.batches if batch.supplier == supplier)
+        return [_shown(event) for batch in mine for event in batch.events()]
+
+
+def _shown(event: Event) -> str:
+    return f"{event.content.n}{event.content.trace}"
 
 
 class Scene:
@@ -127,6 +135,12 @@ class Scene:
 
     def settle(self) -> None:
         self.net.settle()
+
+    def places(self, channel: str) -> list[str]:
+        """Where a derived channel's filter runs."""
+        directory = self.host("hub").node.directory
+        assert directory is not None
+        return [stage.node for stage in directory.graph.channels[channel].stages.values()]
 
     def check_nothing_left(self) -> None:
         """All that was made is gone from every node."""

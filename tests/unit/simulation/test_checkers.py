@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from activebroker.broker.effects import PortOpened
+from activebroker.broker.exchange import LOST
 from activebroker.broker.messages import OpenSupplier
 from activebroker.broker.outlet import WINDOW
 from activebroker.core.errors import ActiveBrokerError, Closed, FilterStopped, Unreachable
@@ -174,13 +175,22 @@ def test_the_last_of_a_dead_supplier_may_be_missing_but_no_hole_and_nothing_twic
 
 
 def test_only_a_death_excuses_a_subscription_that_ends_early() -> None:
+    """And only where its filter could not go on elsewhere."""
     scene = Scene()
-    scene.consumer.intake.error = Unreachable("gone")
-    assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["error"]
+    excused = [
+        Unreachable(LOST),
+        Unreachable("'dallas' is gone, and it could not go on elsewhere."),
+    ]
+    for error in excused:
+        scene.consumer.intake.error = error
+        assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["error"]
     scene.world.kill("east")
-    assert scene.endings() == []
-    scene.consumer.intake.error = FilterStopped("no")
-    assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["error"]
+    for error in excused:
+        scene.consumer.intake.error = error
+        assert scene.endings() == []
+    for other in (Unreachable("gone"), FilterStopped("no"), FilterStopped(LOST)):
+        scene.consumer.intake.error = other
+        assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["error"]
 
 
 def test_a_subscription_has_to_end() -> None:

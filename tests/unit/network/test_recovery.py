@@ -1,0 +1,356 @@
+"""A broker dies, and its filters go on elsewhere: nothing is lost, and nothing comes twice."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from scene_for_tests import Scene, Sink, Source
+
+import activebroker as ab
+from activebroker.broker.exchange import LOST
+from activebroker.core.errors import Unreachable
+from activebroker.routing import Member
+from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
+
+FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
+
+# What each makes of six events of the groups 0 to 3, 0, 1 of a supplier, and of its end.
+MADE = {
+    Few: ["0", "2", "3", "4"],
+    Count: ["0/1", "1/2", "2/3", "3/4", "4/5", "5/6"],
+    CountAll: ["0/1", "1/2", "2/3", "3/4", "4/5", "5/6"],
+    Twice: ["0", "0/again", "1", "1/again", "2", "3", "3/again", "4", "4/again", "5", "5/again"],
+    HoldBack: ["0", "1", "2", "3", "4", "5"],
+    Faulty: ["0/1", "1/2", "2/3", "4/5", "5/6"],
+}
+
+
+class Unmovable(Count):
+    """Its state cannot leave its process."""
+
+    def snapshot(self) -> bytes:
+        raise TypeError("cannot pickle a lock")
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def finish(scene: Scene, *sinks: Sink) -> None:
+    """End it all: subscriptions that were not lost with their process end without an error."""
+    scene.close()
+    scene.settle()
+    for sink in sinks:
+        assert sink.intake.ended and sink.intake.error is None
+    scene.check_nothing_left()
+
+
+def no_brokers(scene: Scene) -> None:
+    """The hub keeps the directory and takes no filters; the others die."""
+    directory = scene.host("hub").node.directory
+    assert directory is not None
+    directory.members["hub"] = Member("hub", "hub", False, 1)
+    for broker in ("atlanta", "dallas"):
+        scene.net.kill(broker)
+
+
+# --- one broker, one filter ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("filter", MADE)
+@pytest.mark.parametrize("milliseconds", [0, 10, 40, 100, 400, 4000])
+def test_what_a_filter_makes_goes_on(filter: type[ab.FIFOFilter], milliseconds: int) -> None:
+    """Two suppliers publish before the death, when nobody knows of it, and after it."""
+    scene = Scene(milliseconds)
+    sources = [scene.supplier("east", "A"), scene.supplier("hub", "B")]
+    derived = scene.derive(filter, "atlanta")
+    sinks = [scene.subscribe(host, derived) for host in ("west", "hub")]
+    for source in sources:
+        source.publish(0, 1)
+    scene.net.run_for(milliseconds / 1000)
+    sources[0].publish(2)
+    scene.net.kill("atlanta")
+    sources[1].publish(2)
+    scene.net.run_for(1.0)
+    for source in sources:
+        source.publish(3)
+    scene.net.run_for(FOUND_LOST)
+    assert scene.places(derived) == ["hub"]
+    for source in sources:
+        source.publish(0, 1)
+    finish(scene, *sinks)
+    for sink, source in itertools.product(sinks, sources):
+        assert sink.of(source.name) == MADE[filter]
+
+
+def test_a_filter_goes_on_as_often_as_its_place_is_lost(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta", host="hub")
+    scene.net.refusing = "hub"
+    sinks = [scene.subscribe(host, derived) for host in ("west", "hub")]
+    for place, next_place in (("atlanta", "dallas"), ("dallas", "west")):
+        source.publish(0, 1)
+        scene.net.kill(place)
+        source.publish(2)
+        scene.net.run_for(FOUND_LOST)
+        assert scene.places(derived) == [next_place]
+    source.publish(0)
+    finish(scene, *sinks)
+    for sink in sinks:
+        assert sink.traces == [f"{n}/{n + 1}" for n in range(7)]
+
+
+def test_with_a_slow_consumer_what_waits_is_kept(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", derived, pace=1.0)
+    for _ in range(20):
+        source.publish(0, blob=1 << 20)
+    scene.net.run_for(2.5)
+    assert source.supply.waiting, "the supplier is not held up"
+    scene.net.kill("atlanta")
+    scene.settle()
+    assert sink.traces == [f"{n}/{n + 1}" for n in range(20)]
+    finish(scene, sink)
+
+
+def test_who_subscribes_after_it_went_on_gets_what_comes_then(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", derived)
+    source.publish(0, 1)
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    late, other = scene.subscribe("hub", derived), scene.supplier("hub", "B")
+    source.publish(2)
+    other.publish(0)
+    finish(scene, sink, late)
+    assert (sink.of("A"), sink.of("B")) == (["0/1", "1/2", "2/3"], ["0/1"])
+    assert (late.of("A"), late.of("B")) == (["2/3"], ["0/1"])
+
+
+def test_where_nobody_takes_the_events_the_state_goes_on(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    source.publish(0, 1, 2)
+    scene.settle()
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    sink = scene.subscribe("west", derived)
+    source.publish(0)
+    finish(scene, sink)
+    assert sink.traces == ["3/4"]
+
+
+# --- chains -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("places", [("atlanta", "atlanta"), ("atlanta", "dallas")])
+@pytest.mark.parametrize(
+    "dead", [("atlanta",), ("dallas",), ("atlanta", "dallas")], ids=lambda names: "+".join(names)
+)
+@pytest.mark.parametrize("milliseconds", [0, 30, 150, 3000])
+def test_a_chain_goes_on(places: tuple[str, str], dead: tuple[str, ...], milliseconds: int) -> None:
+    scene = Scene(milliseconds)
+    source = scene.supplier("east", "A")
+    above = scene.derive(Count, places[0])
+    below = scene.derive(HoldBack, places[1], above)
+    sinks = [scene.subscribe("west", channel) for channel in (above, below)]
+    source.publish(0, 1)
+    scene.net.run_for(milliseconds / 1000)
+    source.publish(2)
+    for broker in dead:
+        scene.net.kill(broker)
+    source.publish(3)
+    scene.net.run_for(FOUND_LOST)
+    for channel in (above, below):
+        assert not set(scene.places(channel)) & set(dead)
+    source.publish(0, 1)
+    finish(scene, *sinks)
+    for sink in sinks:
+        assert sink.traces == MADE[Count]
+
+
+def test_a_filter_at_the_supplier_of_a_derived_channel_goes_with_it(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    above = scene.derive(Few, "atlanta")
+    below = scene.derive(Count, "supplier", above)
+    sinks = [scene.subscribe("west", channel) for channel in (above, below)]
+    source.publish(0, 1)
+    scene.settle()
+    source.publish(2)
+    scene.net.kill("atlanta")
+    source.publish(3)
+    scene.net.run_for(FOUND_LOST)
+    assert scene.places(above) == scene.places(below) != ["atlanta"]
+    source.publish(0, 1)
+    finish(scene, *sinks)
+    assert sinks[0].traces == ["0", "2", "3", "4"]
+    assert sinks[1].traces == ["0/1", "2/2", "3/3", "4/4"]
+
+
+# --- amid a move --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dead", ["atlanta", "dallas"])
+@pytest.mark.parametrize("milliseconds", range(0, 200, 8))
+def test_a_broker_dies_amid_a_move(dead: str, milliseconds: int) -> None:
+    """From atlanta to dallas."""
+    scene = Scene(milliseconds)
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    sink, looks_on = scene.subscribe("west", derived), scene.subscribe("west", "x")
+    source.publish(0, 1)
+    answer = scene.begin_move(derived, "dallas")
+    scene.net.run_for(milliseconds / 1000)
+    source.publish(2)
+    scene.net.kill(dead)
+    source.publish(3)
+    scene.net.run_until(lambda: answer.done)
+    scene.net.run_for(FOUND_LOST)
+    source.publish(0, 1)
+    finish(scene, sink, looks_on)
+    assert sink.traces == MADE[Count]
+    assert looks_on.traces == ["0", "1", "2", "3", "4", "5"]
+
+
+# --- suppliers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("milliseconds", [0, 10, 40, 150, 1000, 5000])
+def test_what_a_supplier_that_has_left_published_is_not_lost(milliseconds: int) -> None:
+    scene = Scene(milliseconds)
+    source, stays = scene.supplier("east", "A"), scene.supplier("hub", "B")
+    derived = scene.derive(HoldBack, "atlanta")
+    sink = scene.subscribe("west", derived)
+    source.publish(0, 1, 2)
+    stays.publish(0)
+    scene.close_supplier(source)
+    scene.net.run_for(milliseconds / 1000)
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    again = scene.supplier("west", "A")
+    again.publish(0)
+    stays.publish(0)
+    finish(scene, sink)
+    assert sink.of("A") == ["0", "1", "2", "0"]
+    assert sink.of("B") == ["0", "1"]
+
+
+def test_behind_an_offload_a_filter_goes_on(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    scene.offload(source, "dallas")
+    derived = scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", derived)
+    source.publish(0, 1)
+    scene.settle()
+    source.publish(2)
+    scene.net.kill("atlanta")
+    source.publish(3)
+    scene.net.run_for(FOUND_LOST)
+    source.publish(0, 1)
+    finish(scene, sink)
+    assert sink.traces == MADE[Count]
+
+
+def test_a_filter_goes_on_without_the_supplier_that_died_with_it(scene: Scene) -> None:
+    source, stays = scene.supplier("east", "A"), scene.supplier("hub", "B")
+    derived = scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", derived)
+    for each in (source, stays):
+        each.publish(0, 1)
+    scene.settle()
+    for host in ("atlanta", "east"):
+        scene.net.kill(host)
+    scene.net.run_for(FOUND_LOST)
+    stays.publish(2)
+    finish(scene, sink)
+    assert sink.of("A") == ["0/1", "1/2"]
+    assert sink.of("B") == ["0/1", "1/2", "2/3"]
+
+
+# --- other places -------------------------------------------------------------------------------
+
+
+def publish_three_times(scene: Scene, source: Source) -> None:
+    """Before the death of all brokers, when nobody knows of it, and after it."""
+    source.publish(0, 1)
+    scene.settle()
+    source.publish(2)
+    no_brokers(scene)
+    source.publish(3)
+    scene.net.run_for(FOUND_LOST)
+    source.publish(0, 1)
+
+
+def test_without_a_broker_a_filter_goes_on_beside_its_consumer(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta", host="hub")
+    sink = scene.subscribe("west", derived)
+    publish_three_times(scene, source)
+    assert scene.places(derived) == ["west"]
+    finish(scene, sink)
+    assert sink.traces == MADE[Count]
+
+
+def test_a_filter_that_can_be_loaded_nowhere_ends_its_channel(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    below = scene.derive(Few, "dallas", derived)
+    sinks = [scene.subscribe("west", channel) for channel in (derived, below)]
+    looks_on = scene.subscribe("west", "x")
+    source.publish(0, 2)
+    scene.settle()
+    scene.net.unloadable.add(derived)
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    source.publish(0)
+    scene.settle()
+    for sink in sinks:
+        assert sink.traces == ["0/1", "1/2"]
+        assert isinstance(sink.intake.error, Unreachable)
+        assert "'atlanta', which ran the filter of channel 'x.Count', is gone" in str(
+            sink.intake.error
+        )
+        assert "could not go on elsewhere" in str(sink.intake.error)
+    assert not source.supply.waiting, "the supplier waits for who does not come back"
+    finish(scene, looks_on)
+    assert looks_on.traces == ["0", "1", "2"]
+
+
+def test_a_channel_that_is_closed_before_the_death_is_known_does_not_go_on(scene: Scene) -> None:
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    sink, looks_on = scene.subscribe("west", derived), scene.subscribe("west", "x")
+    source.publish(0, 1)
+    scene.settle()
+    scene.net.kill("atlanta")
+    source.publish(2)
+    finish(scene, looks_on)
+    assert sink.traces == ["0/1", "1/2"]
+    assert isinstance(sink.intake.error, Unreachable) and str(sink.intake.error) == LOST
+    assert looks_on.traces == ["0", "1", "2"]
+
+
+# --- state --------------------------------------------------------------------------------------
+
+
+def test_state_that_cannot_be_snapshotted_starts_afresh(scene: Scene) -> None:
+    """No event is lost for that; who derived it is told."""
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Unmovable, "atlanta")
+    sink = scene.subscribe("west", derived)
+    source.publish(0, 1)
+    scene.net.run_for(5.0)
+    scene.net.kill("atlanta")
+    source.publish(2, 3)
+    scene.net.run_for(FOUND_LOST)
+    source.publish(0)
+    finish(scene, sink)
+    assert sink.traces == ["0/1", "1/2", "2/1", "3/2", "4/3"]
+    assert [(each.filter, each.seq) for each in scene.host("west").failures] == [
+        ("Unmovable", -1),
+        ("Unmovable", -1),
+    ]
