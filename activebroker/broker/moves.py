@@ -6,7 +6,7 @@ What the machines ask for is carried out here on the node's stages, outlets and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from activebroker.broker.effects import Effect, LoadStage, RestoreStage
@@ -47,6 +47,7 @@ class _AtDestination:
     machine: Destination
     stage: Stage
     outputs: tuple[FlowSpec, ...]
+    owed: list[Owed] = field(default_factory=list)  # to be settled when nothing can fail any more
 
 
 class Moves:
@@ -210,7 +211,10 @@ class Moves:
         if cancelled and derivation in self._destinations:
             self._at_destination(derivation, destination.Cancelled(), now)
         self._origins.pop(derivation, None)
-        self._destinations.pop(derivation, None)
+        arrived = self._destinations.pop(derivation, None)
+        if arrived is not None and end.completed:
+            for owed in arrived.owed:
+                self._exchange.owe(arrived.stage, owed)
         for key in [key for key in self._sources if key[0] == derivation]:
             del self._sources[key]
             if end.completed:
@@ -241,7 +245,10 @@ class Moves:
                 case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, owed):
                     at.stage.take_over(inputs, outputs)
                     at.stage.saving.urge()
-                    self._exchange.owe(at.stage, owed)
+                    if at.stage.spec.recovers:
+                        self._exchange.owe(at.stage, owed)
+                    else:
+                        at.owed.append(owed)
                     self._exchange.merge(at.stage, list(buffer), ended, lost)
                 case protocol.StartFilter():
                     for spec in at.outputs:
