@@ -17,6 +17,9 @@ _REFUSALS = (
     "has handed its fan-out",
     "ModuleNotFoundError: planted",  # at the host that can load no filter
 )
+# Why a channel may end early. The second: no place knows the state of a filter that has just left
+# its suppliers until it has taken its first checkpoint elsewhere.
+_ENDS = ("could not go on", "has ended amid its switch-over")
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 
 
@@ -45,7 +48,7 @@ class Allowance:
             return True
         if not (self._world.deaths and isinstance(error, Unreachable)):
             return False
-        return str(error) == LOST or "could not go on" in str(error)
+        return str(error) == LOST or any(part in str(error) for part in _ENDS)
 
     def cut(self, supplier: Supplier, channel: Channel) -> bool:
         """Whether the last of what the supplier handed over may be missing in a channel."""

@@ -166,7 +166,9 @@ def bounds(host: Host, largest: int) -> Iterator[str]:
                 yield f"bounds: {held} bytes of flow {into.id} are held at {host.name}"
     for stage in exchange.stages.values():
         inbox = sum(item.nbytes for _, item in stage._inbox if isinstance(item, Parcel))
-        if inbox > (WINDOW + emission) * max(1, 2 * len(stage.port.flows)):
+        # Also of flows that have ended since; and one more for what a hand-over brought.
+        flows = {id(flow) for flow, _ in stage._inbox} | set(map(id, stage.port.flows.values()))
+        if inbox > (WINDOW + emission) * (1 + len(flows)):
             yield f"bounds: {inbox} bytes wait for the filter {stage.spec.id} at {host.name}"
 
 
