@@ -15,6 +15,15 @@ os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Clusters and sessions are started once: all tests that need one run in one process."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "e2e" in item.path.parts or {"spark", "ray_cluster"} & set(fixtures):
+            item.add_marker(pytest.mark.xdist_group("clusters"))
+
+
 @pytest.fixture
 def fabric() -> Iterator[ab.Fabric]:
     """An embedded fabric with two brokers."""
