@@ -9,18 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from activebroker.broker.effects import CancelTimer
 from activebroker.broker.exchange import Exchange
 from activebroker.broker.link import Link
-from activebroker.broker.messages import FlowOpened, Heard, StreamEnded
+from activebroker.broker.messages import Deploy, EndMove, FlowOpened, Heard, StreamEnded
 from activebroker.broker.moves import Moves
 from activebroker.broker.node import Node
 from activebroker.broker.outlet import OutFlow, Outlet
 from activebroker.broker.peers import Peers
 from activebroker.broker.port import Port
+from activebroker.broker.recovery import Recovery
 from activebroker.broker.stage import Stage
 from activebroker.filters import FilterRunner
-from activebroker.matching import Parcel
+from activebroker.matching import Parcel, select
+from activebroker.routing import Positions
 
 Plant = Callable[[], AbstractContextManager[None]]
 PLANTS: dict[str, Plant] = {}
@@ -69,17 +73,17 @@ def _(original: Original) -> Original:
 
 @plant("the ACK is sent before the swap", Exchange, "open_flow")
 def _(original: Original) -> Original:
-    def open_flow(self: Exchange, spec: Any) -> None:
+    def open_flow(self: Exchange, spec: Any, keeps: bool = False) -> None:
         outlet = self.outlets.get(spec.outlet)
         if not spec.after or outlet is None or outlet.supplier is None:
-            original(self, spec)
+            original(self, spec, keeps)
             return
         emit, end = outlet.emit, outlet.end
 
         def late() -> None:
             outlet.__dict__.pop("emit", None)
             outlet.__dict__.pop("end", None)
-            original(self, spec)
+            original(self, spec, keeps)
 
         def emit_first(parcel: Parcel) -> None:
             emit(parcel)
@@ -96,7 +100,7 @@ def _(original: Original) -> Original:
 
 @plant("the mark is omitted", Exchange, "open_flow")
 def _(original: Original) -> Original:
-    def open_flow(self: Exchange, spec: Any) -> None:
+    def open_flow(self: Exchange, spec: Any, keeps: bool = False) -> None:
         send = self._send
 
         def without_mark(to: str, body: Any, buffers: Any) -> None:
@@ -105,7 +109,7 @@ def _(original: Original) -> Original:
 
         self._send = without_mark
         try:
-            original(self, spec)
+            original(self, spec, keeps)
         finally:
             self._send = send
 
@@ -115,9 +119,11 @@ def _(original: Original) -> Original:
 @plant("one event too many goes the old way", Outlet, "end_flow")
 def _(original: Original) -> Original:
     def end_flow(self: Outlet, flow_id: int, followers: int = 0, *args: Any, **named: Any) -> None:
-        if not followers or self.supplier is None:
+        old = self.flows.get(flow_id)
+        if not followers or self.supplier is None or old is None:
             original(self, flow_id, followers, *args, **named)
             return
+        predicate = self.takers[old.spec.taker].predicate
         emit, end = self.emit, self.end
 
         def late() -> None:
@@ -127,6 +133,8 @@ def _(original: Original) -> Original:
 
         def emit_first(parcel: Parcel) -> None:
             emit(parcel)
+            if flow_id in self.flows and (part := select(parcel, predicate)) is not None:
+                self._queue(old, part)
             late()
 
         def end_first(*ends: Any, **how: Any) -> None:
@@ -195,10 +203,10 @@ def _(original: Original) -> Original:
 
 @plant("a roll-back forgets what was held", Moves, "_end")
 def _(original: Original) -> Original:
-    def end(self: Moves, derivation: int, cancelled: bool, now: float) -> None:
-        if cancelled and (at := self._origins.get(derivation)) is not None:
+    def end(self: Moves, end: EndMove, now: float) -> None:
+        if end.cancelled and (at := self._origins.get(end.derivation)) is not None:
             at.stage._inbox.clear()
-        original(self, derivation, cancelled, now)
+        original(self, end, now)
 
     return end
 
@@ -236,6 +244,83 @@ def _(original: Original) -> Original:
         return result
 
     return run
+
+
+# --- recovery -------------------------------------------------------------------------------------
+
+
+@plant("a checkpoint is sent before what led to it is settled", Outlet, "settled")
+def _(original: Original) -> Original:
+    return lambda self, upto: True
+
+
+@plant("inputs are settled before the directory has the checkpoint", Exchange, "pump")
+def _(original: Original) -> Original:
+    def pump(self: Exchange, stage: Stage) -> None:
+        original(self, stage)
+        for outlet, (node, taker) in stage.port.sources.items():
+            self._settle(node, outlet, taker, dict(stage.saving.inputs))
+
+    return pump
+
+
+@plant("what is kept goes with the flow that is lost", Outlet, "close")
+def _(original: Original) -> Original:
+    def close(self: Outlet, flow_id: int) -> None:
+        taker = self.takers.get(self.served_by(flow_id) or "")
+        original(self, flow_id)
+        if taker is not None:
+            taker.kept.clear()
+            taker.kept_bytes = 0
+
+    return close
+
+
+@plant("what is kept is not sent to who resumes", Outlet, "open")
+def _(original: Original) -> Original:
+    def open(self: Outlet, spec: Any, keeps: bool = False) -> None:
+        if spec.resumes and (taker := self.takers.get(spec.taker)) is not None:
+            taker.kept.clear()
+        original(self, spec, keeps)
+
+    return open
+
+
+@plant("a port does not tell how far it has come", Port, "release")
+def _(original: Original) -> Original:
+    def release(self: Port, outlets: Any) -> Positions:
+        original(self, outlets)
+        return {}
+
+    return release
+
+
+@plant("the checkpoint's state is not restored", Node, "_serve")
+def _(original: Original) -> Original:
+    def serve(self: Node, body: Any, done: Any) -> None:
+        if isinstance(body, Deploy) and (checkpoint := body.stage.checkpoint) is not None:
+            stage = replace(body.stage, checkpoint=replace(checkpoint, state={}))
+            body = Deploy(stage)
+        original(self, body, done)
+
+    return serve
+
+
+@plant("the numbering of what comes out is not restored", Stage, "take_over")
+def _(original: Original) -> Original:
+    return lambda self, inputs, outputs: original(self, inputs, {})
+
+
+@plant("a filter goes on before those whom its events are for are served", Recovery, "_connect")
+def _(original: Original) -> Original:
+    def connect(self: Recovery, *args: Any) -> Iterator[Any]:
+        steps = original(self, *args)
+        down = next(steps)
+        up = steps.send([])
+        yield up
+        yield down
+
+    return connect
 
 
 # --- the link -------------------------------------------------------------------------------------
