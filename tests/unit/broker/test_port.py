@@ -6,7 +6,7 @@ from typing import Any
 
 from parcels_for_tests import groups, parcel
 
-from activebroker.broker.messages import FlowEnded
+from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.broker.port import InFlow, Port
 
 
@@ -195,3 +195,103 @@ def test_what_was_lost_at_the_old_place_breaks_its_follower_here() -> None:
     (broken,) = port.take_broken()
     assert (broken.id, broken.supplier) == (11, "A")
     assert list(port.flows) == [13]
+
+
+def test_a_lost_flow_of_a_filter_that_goes_on_elsewhere_is_a_gap_until_it_is_replaced() -> None:
+    port = Port(1)
+    port.opened(10, "dead", 100, (), recovers=True)
+    opened(port, 11, source="dead")
+    port.lost("dead")
+    assert port.holes
+    port.release([100])
+    assert not port.holes
+
+
+def test_a_lost_flow_that_nobody_replaces_is_no_gap() -> None:
+    port = Port(1)
+    opened(port, 10, source="dead")
+    port.lost("dead")
+    assert not port.holes
+
+
+# --- positions ----------------------------------------------------------------------------------
+
+
+def test_a_port_knows_how_far_what_went_on_has_come() -> None:
+    port = Port(1)
+    for flow in (10, 11):
+        opened(port, flow)
+    opened(port, 12, 10)
+    port.arrived(10, parcel(1, 2))
+    port.arrived(11, parcel(1, supplier="B", first=6))
+    port.arrived(12, parcel(3, first=2))
+    assert port.received == {"A": (1, 2), "B": (1, 7)}, "what is held has not gone on"
+    port.arrived(10, end(10, followers=1))
+    assert port.received == {"A": (1, 3), "B": (1, 7)}
+    port.arrived(12, StreamEnded(12, 1, "A", (1, 4)))
+    assert port.received == {"A": (1, 4), "B": (1, 7)}
+
+
+def test_a_release_takes_the_flows_of_outlets_and_tells_how_far_they_came() -> None:
+    port = Port(1)
+    port.opened(10, "s", 100, (), taker="late")
+    port.opened(11, "s", 101, (), taker="late")
+    opened(port, 12)
+    port.opened(13, "s", 100, (12,), taker="late")
+    port.arrived(10, parcel(1))
+    port.arrived(13, parcel(9, first=1))
+    assert port.release([100]) == {"A": (1, 1)}
+    assert list(port.flows) == [11, 12]
+    assert port.sources == {101: ("s", "late")}
+    assert port.arrived(10, parcel(2, first=1)) == [], "what was under way comes again elsewhere"
+    assert port.arrived(12, end(12, followers=1)) != []
+
+
+def test_a_notice_may_come_after_the_release_of_its_flow() -> None:
+    port = Port(1)
+    port.opened(10, "s", 100, (), expected=True)
+    port.release([100])
+    port.expect(10, "s", 100)
+    port.close(())
+    assert port.complete
+
+
+# --- who hears of what is settled ---------------------------------------------------------------
+
+
+def test_who_has_ended_hears_until_it_knows_of_all() -> None:
+    port = Port(1)
+    port.opened(10, "s", 100, (), taker="late")
+    port.arrived(10, parcel(1, 2))
+    port.arrived(10, end(10))
+    port.opened(11, "t", 101, (), taker="late")
+    port.arrived(11, parcel(3, first=2))
+    port.leave({"A": (1, 1)})
+    assert list(port.sources) == [100, 101]
+    port.leave({"B": (1, 9)})
+    assert list(port.sources) == [100, 101]
+    port.leave({"A": (1, 2)})
+    assert port.sources == {101: ("t", "late")} and port.leaving == {}
+
+
+def test_who_serves_again_does_not_leave() -> None:
+    port = Port(1)
+    port.opened(10, "s", 100, (), taker="late")
+    port.arrived(10, end(10))
+    port.opened(11, "s", 100, (), taker="late")
+    port.leave({})
+    assert port.sources == {100: ("s", "late")}
+
+
+def test_who_keeps_nothing_does_not_hear() -> None:
+    port = Port(1)
+    opened(port, 10)
+    assert port.sources == {}
+
+
+def test_the_dead_do_not_hear() -> None:
+    port = Port(1)
+    port.opened(10, "dead", 100, (), taker="late")
+    port.opened(11, "s", 101, (), taker="late")
+    port.lost("dead")
+    assert port.sources == {101: ("s", "late")}
