@@ -354,3 +354,20 @@ def test_state_that_cannot_be_snapshotted_starts_afresh(scene: Scene) -> None:
         ("Unmovable", -1),
         ("Unmovable", -1),
     ]
+
+
+# --- at the supplier ----------------------------------------------------------------------------
+
+
+def test_a_filter_that_died_with_its_supplier_is_no_gap() -> None:
+    scene = Scene()
+    dying, living = scene.supplier("east", "A"), scene.supplier("hub", "B")
+    sink = scene.subscribe("west", scene.derive(Count, "supplier"))
+    for source in (dying, living):
+        source.publish(0, 1)
+    scene.settle()
+    scene.net.kill("east")
+    scene.net.run_for(FOUND_LOST)
+    living.publish(2)
+    finish(scene, sink)
+    assert sorted(sink.traces) == ["0/1", "0/1", "1/2", "1/2", "2/3"]
