@@ -606,14 +606,13 @@ class Directory:
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
         channel = migration.channel
-        before = channel.at, channel.checkpoint, channel.fresh
+        migration.before = channel.at, channel.checkpoint, channel.fresh
         migration.commit(self.graph)
         self._accept(name)
         self._expect(migration.new_flows)
         if outcome == "overdue":
             raise MoveFailed(f"Channel {name!r} is still moving: {reason}.")
         if outcome == "failed":
-            channel.at, channel.checkpoint, channel.fresh = before
             yield from self._end_failed(migration, reason)
             raise MoveFailed(f"Channel {name!r} could not complete the switch-over: {reason}.")
 
@@ -621,6 +620,9 @@ class Directory:
         """Let the filter go on from its last checkpoint, or end the channel. (A lost relay's
         supplier goes when the relay's node is seen off.)"""
         channel = migration.channel
+        if channel.checkpoint is None and not channel.fresh:
+            # The new place has not taken one yet: that of the old place still holds.
+            channel.at, channel.checkpoint, channel.fresh = migration.before
         if channel.parent is not None and self._recovery.possible(channel):
             self._unaccepted.pop(channel.name, None)
             if (yield from self._recovery.recover(channel, tuple(migration.old_stages.items()))):

@@ -18,7 +18,17 @@ from activebroker.broker.messages import (
     ProceedMove,
     SwapFlows,
 )
-from activebroker.routing import Channel, Flow, FlowSpec, Graph, Outlet, Port, Stage, StageSpec
+from activebroker.routing import (
+    Channel,
+    Checkpoint,
+    Flow,
+    FlowSpec,
+    Graph,
+    Outlet,
+    Port,
+    Stage,
+    StageSpec,
+)
 from derivation import initiator, protocol
 from derivation.initiator import Initiator
 from derivation.protocol import Output, Plan, Swap
@@ -43,6 +53,7 @@ class Migration:
     kept_at: list[str]  # nodes that keep events for the filter, and must hear what is settled
     commit: Callable[[Graph], None]
     patience: float
+    before: tuple[str, Checkpoint | None, bool] = "", None, False  # the channel's, till committed
     machine: Initiator = field(init=False)
     _tell: Callable[[str, Body], None] = field(init=False)
     _set_deadline: Callable[[int, float | None], None] = field(init=False)

@@ -24,9 +24,10 @@ LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 
 
 class Allowance:
-    """Once a process has died, a subscription may end with `Unreachable`, and any request may be
-    refused. Of a supplier whose own process died, or the broker that served its consumers, events
-    may be missing from some point on; never in between, twice, or in another order.
+    """Once a process has died, a subscription may end with `Unreachable` for one of the reasons in
+    `end`, and any request may be refused. Of a supplier whose own process died, or the broker that
+    served its consumers, events may be missing from some point on; never in between, twice, or in
+    another order.
     """
 
     def __init__(self, world: World, scenario: Scenario) -> None:
