@@ -131,6 +131,11 @@ class Port:
         broken, self._broken = self._broken, []
         return broken
 
+    def took(self, upto: Positions) -> None:
+        """So much came another way, with a hand-over."""
+        for supplier, at in upto.items():
+            self.received[supplier] = max(at, self.received.get(supplier, at))
+
     def release(self, outlets: Iterable[int]) -> Positions:
         """These outlets' flows are to be replaced; return how far the port has come."""
         for outlet in outlets:

@@ -78,7 +78,9 @@ class Stage:
 
     def put_first(self, items: list[Item]) -> None:
         """Take the buffer of the old place, which comes before all that the new flows brought."""
-        self.saving.first({supplier_of(item): item.upto for item in items})
+        upto = {supplier_of(item): item.upto for item in items}
+        self.saving.first(upto)
+        self.port.took(upto)
         self._inbox.extendleft((None, item) for item in reversed(items))
 
     def pump(self) -> Effect | None:
