@@ -72,12 +72,19 @@ class Changes:
         self._missing = 0
         self._error: ActiveBrokerError | None = None
 
-    def submit(self, change: Change, done: Done, obstacle: Obstacle = lambda: None) -> None:
+    def submit(
+        self,
+        change: Change,
+        done: Done,
+        obstacle: Obstacle = lambda: None,
+        patience: float = PATIENCE,
+    ) -> None:
         """Queue a change; `done` gets its result or its error.
 
-        `obstacle` tells what it has to wait for, if anything; others do not wait with it.
+        `obstacle` tells what it has to wait for, if anything; others do not wait with it. After
+        `patience` seconds of that it is refused.
         """
-        self._queue.append(Waiting(change, done, obstacle, self._now() + PATIENCE))
+        self._queue.append(Waiting(change, done, obstacle, self._now() + patience))
         self.go_on()
 
     def submit_first(self, change: Change) -> None:
@@ -114,8 +121,6 @@ class Changes:
     def expire(self) -> None:
         """Refuse what has waited for too long."""
         for waiting in [each for each in self._queue if each.until < self._now()]:
-            if self._current is not None and waiting.obstacle() is None:
-                continue  # it is another change that takes long
             if waiting in self._queue and (obstacle := waiting.obstacle()) is not None:
                 self._queue.remove(waiting)
                 waiting.change.close()

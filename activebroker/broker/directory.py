@@ -5,11 +5,14 @@ Each request is a method that is a change (see `changes.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from activebroker.broker.changes import Attempt, Calls, Change, Changes, Done, Obstacle
+import msgspec
+
+from activebroker.broker.changes import PATIENCE, Attempt, Calls, Change, Changes, Done, Obstacle
 from activebroker.broker.messages import (
     AbandonPort,
     Body,
@@ -25,6 +28,7 @@ from activebroker.broker.messages import (
     Derive,
     ExpectFlow,
     FinishFlow,
+    ForgetTaker,
     Greet,
     Join,
     Leave,
@@ -97,9 +101,12 @@ class Directory:
             return
         change = getattr(self, f"_{type(body).__name__}")(body)
         node = getattr(body, "node", None)
-        self._changes.submit(
-            change if node is None else self._for(node, change), done, self._obstacle(body)
-        )
+        if node is not None:
+            change = self._for(node, change)
+        # What is given up is taken down sooner or later, whether or not anybody still waits for it.
+        gives_up = isinstance(body, Unsubscribe | CloseSupplier | CloseChannel)
+        patience = math.inf if gives_up else PATIENCE
+        self._changes.submit(change, done, self._obstacle(body), patience)
 
     def tick(self) -> None:
         """Called several times a second."""
@@ -213,9 +220,8 @@ class Directory:
             for outlet in [*channel.outlets.values(), *channel.relayed.values()]:
                 if outlet.node == name and outlet.supplier is not None:
                     yield from self._remove_supplier(channel, outlet.supplier)
-            fed = self._stages()
-            for port in [each for each in channel.ports.values() if each.node == name]:
-                if port.id not in fed:
+            for port in list(channel.ports.values()):
+                if port.node == name and port.makes is None:
                     yield from self._remove_port(channel, port.id)
         # What is derived from a lost filter's channel goes on before it does.
         for channel in reversed(self._downwards()):
@@ -226,9 +232,6 @@ class Directory:
             for outlet in lost_with:
                 channel.left.pop(outlet.id, None)
         return None
-
-    def _stages(self) -> set[int]:
-        return {stage for channel in self.graph.channels.values() for stage in channel.stages}
 
     def _downwards(self) -> list[Channel]:
         """All channels, each behind the one it is derived from."""
@@ -395,7 +398,7 @@ class Directory:
             (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id, taker)) for flow in flows
         ]
         kept_at = [*channel.left.values(), *channel.relayed.values()]
-        return [*calls, *((each.node, CloseFlow(each.id, 0, taker)) for each in kept_at)]
+        return [*calls, *((each.node, ForgetTaker(each.id, taker)) for each in kept_at)]
 
     def _feed_relays(self, channel: Channel) -> Change:
         """A relay is sent what its consumers want together.
@@ -413,9 +416,7 @@ class Directory:
                         call = own.node, SetPredicate(own.id, feed.id, wanted)
                         answers = yield from self._tidy([call])
                         if answers and answers[0] is not None:
-                            since[feed.port.id] = {
-                                name: (at[0], at[1]) for name, at in answers[0].items()
-                            }
+                            since[feed.port.id] = msgspec.convert(answers[0], Positions)
         return since
 
     # --- derived channels ---------------------------------------------------------------------
@@ -487,12 +488,11 @@ class Directory:
     def _abandon(self, top: Channel, reason: str) -> Change:
         """What made a channel's events is gone: end it for its consumers, with all below it."""
         calls: Calls = []
-        filters = {stage for channel in self.graph.channels.values() for stage in channel.stages}
         for channel in self.graph.subtree(top.name):
             stages = channel.stages.values()
             calls += [(stage.node, Undeploy(stage.id, True)) for stage in stages]
             calls += [(each.node, CloseOutlet(each.id, True)) for each in channel.left.values()]
-            consumers = [each for each in channel.ports.values() if each.id not in filters]
+            consumers = [each for each in channel.ports.values() if each.makes is None]
             if channel is top:
                 for stage in stages:
                     calls += self._stop_feeding(channel, stage)

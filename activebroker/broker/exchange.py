@@ -40,15 +40,19 @@ from activebroker.broker.messages import (
     TypeAnnounced,
 )
 from activebroker.broker.outlet import WINDOW, OutFlow, Outlet
-from activebroker.broker.port import InFlow, Port, supplier_of
+from activebroker.broker.port import LOST, InFlow, Port, supplier_of
 from activebroker.broker.stage import Stage
-from activebroker.core.errors import FilterStopped, ProtocolError, Unreachable
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    FilterStopped,
+    ProtocolError,
+    Unreachable,
+)
 from activebroker.events import EventType, TypeRegistry, load
 from activebroker.matching import Parcel
 from activebroker.routing import FlowSpec, Positions, StageSpec
 
 CREDIT_STEP = WINDOW // 4  # bytes consumed before credit goes back
-LOST = "A place that ran the channel's filter was lost when the channel had been closed already."
 SETTLE_EVERY = 0.01  # seconds between a subscription's news for what feeds it, if any
 
 Send = Callable[[str, Body, Buffers], None]
@@ -250,13 +254,18 @@ class Exchange:
                 stage.port.sources[outlet] = node, taker
                 stage.port.leaving[outlet] = owed.came
 
-    def forget_kept(self, outlet_id: int) -> None:
-        """A filter that came to its supplier is lost with this node: keep nothing for it."""
+    def forget_taker(self, outlet_id: int, taker: str) -> None:
+        """A taker will not resume: keep nothing for it."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
-            for flow in outlet.flows.values():
-                if not flow.spec.recovers:
-                    outlet.forget_kept(flow.spec.taker)
+            outlet.forget(taker)
             self._unblocked(outlet)
+
+    def forget_local(self, outlet_id: int) -> None:
+        """Filters that came to their supplier are lost with this node: keep nothing for them."""
+        if (outlet := self.outlets.get(outlet_id)) is not None:
+            for flow in list(outlet.flows.values()):
+                if not flow.spec.recovers:
+                    self.forget_taker(outlet_id, flow.spec.taker)
 
     def checkpoint_kept(self, stage_id: int) -> None:
         """The directory has a stage's checkpoint: what led up to it need not be kept."""
@@ -478,14 +487,9 @@ class Exchange:
             self.pump(stage)
         elif port.id not in self.ports:
             return
-        elif port.error is not None:
+        elif port.error is not None or port.complete:
             self.close_port(port.id)
-            self._effects.append(EndSubscription(port.id, FilterStopped(port.error)))
-        elif port.complete:
-            self.ports.pop(port.id, None)
-            self._effects.append(
-                EndSubscription(port.id, Unreachable(LOST) if port.holes else None)
-            )
+            self._effects.append(EndSubscription(port.id, _why(port)))
 
     def _drop_port(self, port: Port, goes_on: bool = False) -> None:
         for flow in port.flows.values():
@@ -558,3 +562,10 @@ class Exchange:
         envelope = stage.spec.envelope
         if envelope is not None and envelope.idle_after is not None and stage.started:
             self._effects.append(SetTimer(f"idle {stage.spec.id}", envelope.idle_after))
+
+
+def _why(port: Port) -> ActiveBrokerError | None:
+    """The error with which a subscription ends, if it does."""
+    if port.failure is None:
+        return None
+    return Unreachable(LOST) if port.failure == LOST else FilterStopped(port.failure)

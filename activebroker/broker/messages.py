@@ -219,6 +219,13 @@ class CloseFlow(Message, frozen=True):
     taker: str
 
 
+class ForgetTaker(Message, frozen=True):
+    """A taker is gone for good: keep nothing for it at an outlet that serves it no more."""
+
+    outlet: int
+    taker: str
+
+
 class FinishFlow(Message, frozen=True):
     """The derived channel that the flow feeds was closed: end it behind what it was given."""
 
@@ -290,6 +297,7 @@ CallBody = (
     | CloseOutlet
     | OpenFlow
     | CloseFlow
+    | ForgetTaker
     | FinishFlow
     | SetPredicate
     | ClosePort

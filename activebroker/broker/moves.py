@@ -218,7 +218,7 @@ class Moves:
         for key in [key for key in self._sources if key[0] == derivation]:
             del self._sources[key]
             if end.completed:
-                self._exchange.forget_kept(key[1])
+                self._exchange.forget_local(key[1])
 
     def _at_origin(self, derivation: int, input: Any, now: float) -> None:
         if (at := self._origins.get(derivation)) is None:

@@ -54,6 +54,7 @@ from activebroker.broker.messages import (
     Expelled,
     FailuresReported,
     FinishFlow,
+    ForgetTaker,
     Frame,
     Greet,
     Heard,
@@ -291,6 +292,8 @@ class Node:
                 exchange.open_flow(spec)
             case CloseFlow(outlet, flow, taker):
                 exchange.close_flow(outlet, flow, taker)
+            case ForgetTaker(outlet, taker):
+                exchange.forget_taker(outlet, taker)
             case FinishFlow(outlet, flow):
                 exchange.end_flow(outlet, flow, finished=True)
             case SetPredicate(outlet, flow, predicate):

@@ -71,6 +71,8 @@ class Taker:
 
     def has_settled(self, upto: Positions) -> bool:
         """Whether all that was given to it up to there is settled."""
+        if not (self.keeps or self.tracks):
+            return True
         if self.keeps:
             return not any(
                 position <= upto.get(supplier, NOWHERE) for supplier, position, _ in self.kept
@@ -194,19 +196,18 @@ class Outlet:
 
     def let_go(self) -> None:
         """The channel is being closed: nobody will resume any more, keep nothing."""
-        for name, taker in list(self.takers.items()):
-            taker.keeps = taker.tracks = False
-            taker.kept.clear()
-            taker.kept_bytes = 0
-            if taker.flow is None:
-                del self.takers[name]
+        for name in list(self.takers):
+            self.forget(name)
 
-    def forget_kept(self, taker: str) -> None:
-        """Keep nothing any more for a taker."""
-        if (served := self.takers.get(taker)) is not None:
-            served.keeps = False
-            served.kept.clear()
-            served.kept_bytes = 0
+    def forget(self, taker: str) -> None:
+        """Keep nothing any more for a taker: it gets what its flow brings, and will not resume."""
+        if (known := self.takers.get(taker)) is None:
+            return
+        known.keeps = known.tracks = False
+        known.kept.clear()
+        known.kept_bytes = 0
+        if known.flow is None:
+            del self.takers[taker]
 
     def settled(self, upto: Positions) -> bool:
         """Whether every taker has settled what it was given up to these positions."""

@@ -15,6 +15,8 @@ from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.matching import Parcel
 from activebroker.routing import Positions
 
+LOST = "A place that ran the channel's filter was lost when the channel had been closed already."
+
 Item = Parcel | StreamEnded | FlowEnded
 
 
@@ -63,6 +65,11 @@ class Port:
         if self._awaited is None or self.flows:
             return False
         return self._awaited <= self._finished | self._lost
+
+    @property
+    def failure(self) -> str | None:
+        """Why the channel ends short of its end, if it does."""
+        return self.error or (LOST if self.holes else None)
 
     def close(self, flows: Iterable[int]) -> None:
         """The channel was closed: the port is complete when `flows` have finished."""

@@ -15,6 +15,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from activebroker.broker.changes import Change
 from activebroker.broker.messages import CallBody, Deploy, OpenFlow, ReleasePort, Undeploy
 from activebroker.core.errors import ActiveBrokerError
@@ -91,7 +93,7 @@ class Recovery:
                 received[port.id] = child.checkpoint.inputs if child.checkpoint else {}
         for port, got in zip(asked, came, strict=True):
             if got is not None:
-                received[port.id] = {name: (at[0], at[1]) for name, at in got.items()}
+                received[port.id] = msgspec.convert(got, Positions)
             elif port.node in self._members:
                 self._expel(port.node)
         feeds = self._feeds(channel)

@@ -118,7 +118,7 @@ class Stage:
             if not self.exact:
                 self._working = self._ending = True
                 return RunStage(self.spec.id, end=True)
-            self.outlet.end(finished=True, error=self.port.error)
+            self.outlet.end(finished=True, error=self.port.failure)
         return None
 
     def done(self, result: RunResult) -> None:
@@ -139,7 +139,7 @@ class Stage:
         if result.stopped:
             self.outlet.end(finished=True, error=result.failures[-1].error)
         elif self._ending:
-            self.outlet.end(finished=True, error=self.port.error)
+            self.outlet.end(finished=True, error=self.port.failure)
 
     def leave_when_empty(self) -> None:
         """Nothing feeds the stage any more and nothing will: end it, but not its channel."""

@@ -29,7 +29,7 @@ def report(
             {"name": each.name, "address": each.address, "broker": each.is_broker}
             for each in members.values()
         ],
-        "channels": [_channel(graph, channel) for channel in graph.channels.values()],
+        "channels": [_channel(channel) for channel in graph.channels.values()],
         "nodes": nodes,
     }
 
@@ -86,9 +86,8 @@ def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:
     }
 
 
-def _channel(graph: Graph, channel: Channel) -> dict[str, Any]:
+def _channel(channel: Channel) -> dict[str, Any]:
     envelope = channel.envelope
-    stages = {stage for each in graph.channels.values() for stage in each.stages}
     return {
         "name": channel.name,
         "type": channel.type.name,
@@ -99,7 +98,7 @@ def _channel(graph: Graph, channel: Channel) -> dict[str, Any]:
         "exact": None if envelope is None else envelope.exact,
         "closed": channel.closed,
         "suppliers": sorted({o.supplier for o in channel.outlets.values() if o.supplier}),
-        "consumers": sum(port not in stages for port in channel.ports),
+        "consumers": sum(port.makes is None for port in channel.ports.values()),
         "stages": [
             {"id": stage.id, "node": stage.node, "engine": stage.engine}
             for stage in channel.stages.values()

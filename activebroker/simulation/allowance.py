@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activebroker.broker.exchange import LOST
+from activebroker.broker.port import LOST
 from activebroker.core.errors import ActiveBrokerError, MoveFailed, Unreachable
 from activebroker.simulation.scenario import Scenario
 from activebroker.simulation.users import Channel, Consumer, Supplier

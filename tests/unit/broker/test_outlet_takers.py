@@ -365,7 +365,7 @@ def test_an_outlet_that_ends_for_all_keeps_nothing(sent: Sent) -> None:
 def test_for_a_filter_that_is_lost_with_its_supplier_nothing_is_kept(sent: Sent) -> None:
     sent.open(1)
     sent.outlet.emit(parcel(0))
-    sent.outlet.forget_kept("late")
+    sent.outlet.forget("late")
     sent.outlet.emit(parcel(1, first=1))
     assert sent.kept() == [] and sent.take() == [(1, [0]), (1, [1])]
 

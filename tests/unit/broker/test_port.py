@@ -7,7 +7,7 @@ from typing import Any
 from parcels_for_tests import groups, parcel
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
-from activebroker.broker.port import InFlow, Port
+from activebroker.broker.port import LOST, InFlow, Port
 
 
 def opened(
@@ -295,3 +295,18 @@ def test_the_dead_do_not_hear() -> None:
     port.opened(11, "s", 101, (), taker="late")
     port.lost("dead")
     assert port.sources == {101: ("s", "late")}
+
+
+def test_what_a_hand_over_brings_is_received_unless_more_has_come() -> None:
+    port = Port(1)
+    port.received = {"A": (7, 3)}
+    port.took({"A": (7, 2), "B": (8, 5)})
+    assert port.received == {"A": (7, 3), "B": (8, 5)}
+
+
+def test_a_gap_is_no_failure_where_the_filter_died_with_its_supplier() -> None:
+    for recovers, failure in ((True, LOST), (False, None)):
+        port = Port(1)
+        port.opened(10, "s", 90, (), recovers=recovers)
+        port.lost("s")
+        assert port.failure == failure

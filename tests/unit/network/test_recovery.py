@@ -8,7 +8,7 @@ import pytest
 from scene_for_tests import Scene, Sink, Source
 
 import activebroker as ab
-from activebroker.broker.exchange import LOST
+from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
 from activebroker.routing import Member
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice

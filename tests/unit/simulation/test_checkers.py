@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from activebroker.broker.effects import PortOpened
-from activebroker.broker.exchange import LOST
 from activebroker.broker.messages import OpenSupplier
 from activebroker.broker.outlet import WINDOW
+from activebroker.broker.port import LOST
 from activebroker.core.errors import ActiveBrokerError, Closed, FilterStopped, Unreachable
 from activebroker.events import Event, encode
 from activebroker.routing import FlowSpec
