@@ -17,6 +17,7 @@ from typing import Any
 from activebroker.broker.messages import Body, CallBody
 from activebroker.broker.migration import Migration
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
+from activebroker.routing import Channel
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +102,10 @@ class Changes:
     def migration(self, derivation: int) -> Migration | None:
         """A third-party derivation that has not ended."""
         return self._migrations.get(derivation)
+
+    def moves(self, channel: Channel) -> bool:
+        """Whether a derivation of this channel is under way."""
+        return any(each.channel is channel for each in self._migrations.values())
 
     def overdue(self) -> list[Migration]:
         """The migrations that go on behind the change that began them."""

@@ -85,7 +85,8 @@ class Directory:
         self._me = me
         self._call = call
         self._tell = tell
-        self._unaccepted: dict[str, CheckpointTaken] = {}  # by channel
+        # Checkpoints that wait: by channel and stage, for amid a move there are two that take some.
+        self._unaccepted: dict[str, dict[int, CheckpointTaken]] = {}
         self._recovery = Recovery(
             self.graph, self.members, self._tidy, self._expect, self._greet, expel
         )
@@ -147,8 +148,8 @@ class Directory:
     def told(self, source: str, body: CheckpointTaken | OutletDrained | PeerSuspected) -> None:
         """Take news from a node."""
         match body:
-            case CheckpointTaken(channel):
-                self._unaccepted[channel] = body
+            case CheckpointTaken(channel, stage):
+                self._unaccepted.setdefault(channel, {})[stage] = body
                 self._accept(channel)
             case OutletDrained(outlet_id):
                 for each in self.graph.channels.values():
@@ -165,11 +166,14 @@ class Directory:
         channel = self.graph.channels.get(name)
         if channel is None or any(outlet.supplier is None for outlet in channel.left.values()):
             return
-        taken = self._unaccepted.get(name)
-        if taken is not None and taken.stage in channel.stages:
-            del self._unaccepted[name]
-            channel.checkpoint, channel.fresh = taken.checkpoint, False
-            self._tell(channel.stages[taken.stage].node, CheckpointKept(taken.stage))
+        waiting = self._unaccepted.get(name, {})
+        for stage in channel.stages.values():
+            if (taken := waiting.pop(stage.id, None)) is not None:
+                channel.checkpoint, channel.fresh = taken.checkpoint, False
+                self._tell(stage.node, CheckpointKept(stage.id))
+        if self._changes.moves(channel):
+            return
+        self._unaccepted.pop(name, None)  # what is left is of earlier places
 
     def _judge(self, accuser: str, accused: str) -> Change:
         """Two members that cannot hear each other: one has to go.

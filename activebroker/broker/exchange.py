@@ -394,6 +394,11 @@ class Exchange:
         for port in list(self.ports.values()):
             self._pass(port, port.lost(peer))
 
+    def lost_before(self, peer: str) -> None:
+        """A node is gone that has a successor already: what was to come from it does not."""
+        for port in list(self.ports.values()):
+            self._pass(port, port.lost(peer, unopened=True))
+
     def settle(self) -> None:
         """Deliver what parts of this node sent each other, until nothing is under way."""
         while self._local:

@@ -404,7 +404,11 @@ class Node:
         before, self.peers.members = self.peers.members, {each.name: each for each in members}
         if self.directory is None:  # which knows itself, and still has to answer who leaves
             for name, member in before.items():
-                if name not in self.peers.members and not self.peers.is_succeeded(member):
+                if name in self.peers.members:
+                    continue
+                if self.peers.is_succeeded(member):
+                    self.exchange.lost_before(name)
+                else:
                     self._lose(name)
 
     def _lose(self, peer: str) -> None:

@@ -25,8 +25,8 @@ class InFlow:
     """The receiving end of a flow. `after`: the flows whose end it still waits for.
 
     `supplier`: whose stream it is, None where it comes from a filter. `told`: the directory's
-    notice of it has come, or none will. `recovers`: it comes from a filter that is replaced when it
-    is lost. `lost`: its source is gone.
+    notice of it has come, or none will; `begun`: it has come itself. `recovers`: it comes from a
+    filter that is replaced when it is lost. `lost`: its source is gone.
     """
 
     id: int
@@ -36,6 +36,7 @@ class InFlow:
     supplier: str | None = None
     told: bool = True
     recovers: bool = False
+    begun: bool = True
     lost: bool = False
     held: list[Item] = field(default_factory=list)
     consumed: int = 0  # bytes consumed but not yet given back as credit
@@ -83,7 +84,7 @@ class Port:
         elif flow in self.flows:
             self.flows[flow].told = True
         else:
-            self.flows[flow] = InFlow(flow, source, outlet, set())
+            self.flows[flow] = InFlow(flow, source, outlet, set(), begun=False)
 
     def opened(
         self,
@@ -161,11 +162,16 @@ class Port:
                 del self.leaving[outlet]
                 self.sources.pop(outlet, None)
 
-    def lost(self, source: str) -> list[tuple[InFlow, Item]]:
-        """A node is gone: its flows end with what has arrived."""
-        self.sources = {id: each for id, each in self.sources.items() if each[0] != source}
+    def lost(self, source: str, unopened: bool = False) -> list[tuple[InFlow, Item]]:
+        """A node is gone: its flows end with what has arrived. `unopened`: only those that have not
+        begun, for others are of its successor."""
+        if not unopened:
+            self.sources = {id: each for id, each in self.sources.items() if each[0] != source}
         free: list[tuple[InFlow, Item]] = []
-        for flow in [flow for flow in self.flows.values() if flow.source == source]:
+        gone = [flow for flow in self.flows.values() if flow.source == source]
+        for flow in gone:
+            if unopened and flow.begun:
+                continue
             if flow.held and isinstance(flow.held[-1], FlowEnded):
                 continue  # all of it is here
             flow.lost = True

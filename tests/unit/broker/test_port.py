@@ -310,3 +310,14 @@ def test_a_gap_is_no_failure_where_the_filter_died_with_its_supplier() -> None:
         port.opened(10, "s", 90, (), recovers=recovers)
         port.lost("s")
         assert port.failure == failure
+
+
+def test_flows_that_have_not_begun_are_lost_with_the_predecessor_of_a_node() -> None:
+    port = Port(1)
+    port.expect(10, "s", 90)  # of the predecessor
+    port.opened(11, "s", 91, (), expected=True)
+    port.close([10, 11])
+    assert shown(port.lost("s", unopened=True)) == [(10, "FlowEnded")]
+    assert list(port.flows) == [11] and not port.complete
+    port.arrived(11, end(11, finished=True))
+    assert port.complete
