@@ -618,7 +618,9 @@ class Directory:
             raise MoveFailed(f"Channel {name!r} is still moving: {reason}.")
         if outcome == "failed":
             yield from self._end_failed(migration, reason)
-            raise MoveFailed(f"Channel {name!r} could not complete the switch-over: {reason}.")
+            raise MoveFailed(
+                f"Channel {name!r} could not complete the switch-over: {reason}{_now(channel)}."
+            )
 
     def _end_failed(self, migration: Migration, reason: str) -> Change:
         """Let the filter go on from its last checkpoint, or end the channel. (A lost relay's
@@ -683,3 +685,10 @@ class Directory:
 
     def _info(self, channel: Channel) -> dict[str, Any]:
         return {"name": channel.name, "type": channel.type, "parent": channel.parent}
+
+
+def _now(channel: Channel) -> str:
+    """What has become of a channel whose filter could not move."""
+    if channel.parent is None:
+        return ""
+    return "; it has ended" if channel.closed else f"; its filter goes on at {channel.at!r}"

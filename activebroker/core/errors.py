@@ -76,7 +76,8 @@ class AccessDenied(ActiveBrokerError, PermissionError):
 
 
 class MoveFailed(ActiveBrokerError):
-    """A third-party derivation was rolled back; the filter still runs at its old place."""
+    """A third-party derivation did not complete: it was rolled back, or is still under way, or
+    failed and the filter goes on elsewhere. The message says which."""
 
 
 class MissingExtra(ActiveBrokerError, ImportError):

@@ -102,8 +102,9 @@ class Channel:
         """Third-party derivation: move this channel's filter while events flow.
 
         Returns when the filter runs at the new place. Consumers see every event once and in
-        order. Raises UnknownPlace; MoveFailed, where the filter stays or the switch-over is
-        overdue after `timeout` seconds: the message says which, and who is waited for.
+        order. Raises UnknownPlace; MoveFailed, where the filter stays, or the switch-over is
+        overdue after `timeout` seconds, or a party was lost amid it and the filter goes on
+        elsewhere: the message says which, and who is waited for, or where.
         """
         fabric = self._fabric
         fabric.request(Move(self.name, to, fabric.node, timeout), 2 * timeout)

@@ -11,7 +11,9 @@ import activebroker as ab
 from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
 from activebroker.routing import Member
+from activebroker.simulation.machines import machines
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
+from derivation.initiator import InitiatorState
 
 FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
 
@@ -371,3 +373,19 @@ def test_a_filter_that_died_with_its_supplier_is_no_gap() -> None:
     living.publish(2)
     finish(scene, sink)
     assert sorted(sink.traces) == ["0/1", "0/1", "1/2", "1/2", "2/3"]
+
+
+def test_who_moves_a_filter_is_told_where_it_goes_on() -> None:
+    scene = Scene()
+    scene.supplier("east", "A").publish(0)
+    derived = scene.derive(Count, "atlanta")
+    moving = scene.begin_move(derived, "dallas")
+    hub, swapping = scene.host("hub").node, InitiatorState.SWAPPING
+    scene.net.run_until(lambda: swapping in [each.state for each in machines(hub).values()])
+    scene.net.kill("dallas")
+    scene.net.run_until(lambda: moving.done)
+    (place,) = scene.places(derived)
+    assert str(moving.error) == (
+        f"Channel {derived!r} could not complete the switch-over: 'dallas' was lost; "
+        f"its filter goes on at {place!r}."
+    )
