@@ -48,7 +48,7 @@ class MachineAlone(RuleBasedStateMachine):
     def possible(self, taken: bool = True) -> list[object]:
         """The inputs that the machine takes in its state, or those that it takes in others only."""
         table, state = self.machine.table, self.machine.state
-        ours = {type for _, type in table}
+        ours = {kind for _, kind in table}
         return [
             each
             for each in self.inputs
