@@ -61,7 +61,8 @@ class Plan:
     """All that a derivation will change, drawn up before it begins.
 
     `suppliers` says at which destination each supplier's stream, and so its state, goes on;
-    one that is not named goes to the first destination.
+    one that is not named goes to the first destination. `saves`: the filter would be lost with
+    its origins, so that they have to save it before they are prepared.
     """
 
     derivation: int
@@ -72,6 +73,7 @@ class Plan:
     swaps: tuple[Swap, ...]
     outputs: tuple[Output, ...] = ()
     suppliers: tuple[tuple[str, Party], ...] = ()
+    saves: bool = False
 
 
 # --- what parties tell each other -------------------------------------------------------------
@@ -179,6 +181,16 @@ class OpenFlow:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveFilter:
+    """From now on the filter can go on elsewhere: from a checkpoint, and what was kept since."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSaved:
+    """It stays, and is lost with its node again."""
+
+
+@dataclass(frozen=True, slots=True)
 class CaptureState:
     """Let the running batch end, start no other, and report state and buffer."""
 
@@ -240,6 +252,8 @@ Effect = (
     Send
     | EndFlow
     | OpenFlow
+    | SaveFilter
+    | ForgetSaved
     | CaptureState
     | RestoreState
     | MergeBuffer

@@ -48,8 +48,8 @@ class Waiting:
 class Changes:
     """`call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it.
 
-    `failed_late(migration, reason)` is called when a migration fails whose change was told before
-    that it is overdue.
+    `ended_late(migration, outcome, reason)` is called when a migration ends whose change was told
+    before that it is overdue.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Changes:
         tell: Callable[[str, Body], None],
         set_deadline: Callable[[int, float | None], None],
         now: Callable[[], float],
-        failed_late: Callable[[Migration, str], None],
+        ended_late: Callable[[Migration, str, str], None],
     ) -> None:
         self._call = call
         self._tell = tell
         self._set_deadline = set_deadline
         self._now = now
-        self._failed_late = failed_late
+        self._ended_late = ended_late
         self._queue: deque[Waiting] = deque()
         self._current: tuple[Change, Done] | None = None
         self._migration: Migration | None = None  # that the current change waits for
@@ -185,6 +185,6 @@ class Changes:
         if migration is self._migration:
             self._migration = None
             self._resume((outcome, reason), None)
-        elif outcome == "failed":
-            self._failed_late(migration, reason)
+        elif outcome != "overdue":
+            self._ended_late(migration, outcome, reason)
         self.go_on()

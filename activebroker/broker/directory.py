@@ -28,6 +28,7 @@ from activebroker.broker.messages import (
     Derive,
     ExpectFlow,
     FinishFlow,
+    ForgetSaved,
     ForgetTaker,
     Greet,
     Join,
@@ -41,6 +42,7 @@ from activebroker.broker.messages import (
     OpenSupplier,
     OutletDrained,
     PeerSuspected,
+    ReleasePort,
     ReportNode,
     ReportStatus,
     SetPredicate,
@@ -63,7 +65,17 @@ from activebroker.core.errors import (
     Unreachable,
     suggestion,
 )
-from activebroker.routing import Channel, Flow, Graph, Member, Outlet, Port, Positions, Stage
+from activebroker.routing import (
+    Channel,
+    Flow,
+    Graph,
+    Member,
+    Outlet,
+    Port,
+    Positions,
+    Stage,
+    merged,
+)
 from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
 
 
@@ -90,7 +102,7 @@ class Directory:
         self._recovery = Recovery(
             self.graph, self.members, self._tidy, self._expect, self._greet, expel
         )
-        self._changes = Changes(call, tell, set_deadline, now, self._failed_late)
+        self._changes = Changes(call, tell, set_deadline, now, self._ended_late)
 
     def request(self, body: CallBody, done: Done) -> None:
         """Queue a change; `done` gets its result or its error.
@@ -126,6 +138,8 @@ class Directory:
             for migration in self._changes.overdue():
                 if self.graph.root(migration.channel) is root:
                     return f"Channel {migration.channel.name!r} is still moving"
+            if isinstance(body, Derive) and body.at == SUPPLIER and channel.returning:
+                return f"Channel {name!r} is still on its way to its suppliers"
             if isinstance(body, OpenSupplier):
                 for outlet in channel.left.values():
                     if outlet.supplier == body.supplier:
@@ -166,14 +180,39 @@ class Directory:
         channel = self.graph.channels.get(name)
         if channel is None or any(outlet.supplier is None for outlet in channel.left.values()):
             return
+        moves = self._changes.moves(channel)
+        if channel.returning:
+            if not moves:
+                self._changes.submit_first(self._stay(channel))
+            return
         waiting = self._unaccepted.get(name, {})
         for stage in channel.stages.values():
             if (taken := waiting.pop(stage.id, None)) is not None:
-                channel.checkpoint, channel.fresh = taken.checkpoint, False
+                # Of a filter at its suppliers each has a part.
+                several = len(channel.stages) > 1
+                parts = [channel.checkpoint] if several and channel.checkpoint else []
+                channel.checkpoint = merged([*parts, taken.checkpoint])
+                channel.fresh = False
                 self._tell(stage.node, CheckpointKept(stage.id))
-        if self._changes.moves(channel):
+        if not moves:
+            self._unaccepted.pop(name, None)  # what is left is of earlier places
+
+    def _stay(self, channel: Channel) -> Change:
+        """What a filter made before it came to its suppliers is safe: from now on it is theirs."""
+        if channel.closed or not channel.returning or self._changes.moves(channel):
             return
-        self._unaccepted.pop(name, None)  # what is left is of earlier places
+        assert channel.parent is not None
+        channel.returning, channel.checkpoint = False, None
+        self._unaccepted.pop(channel.name, None)
+        self.graph.relocate(channel, SUPPLIER)
+        parent = self.graph.channels[channel.parent]
+        kept_at = [*parent.outlets.values(), *parent.relayed.values(), *parent.left.values()]
+        yield from self._tidy(
+            [
+                *((stage.node, ForgetSaved(stage.id)) for stage in channel.stages.values()),
+                *((each.node, ForgetTaker(each.id, channel.name)) for each in kept_at),
+            ]
+        )
 
     def _judge(self, accuser: str, accused: str) -> Change:
         """Two members that cannot hear each other: one has to go.
@@ -474,10 +513,14 @@ class Directory:
     def _lose_filter(self, channel: Channel, lost: list[Stage], node: str) -> Change:
         """A node is gone, and with it a place of a derived channel's filter, or what it had made at
         an earlier place."""
-        if not self.graph.recovers(channel) and lost:
-            # Its suppliers are gone as well, and it goes on with the others.
+        if channel.at == SUPPLIER and lost and not self.graph.beside(channel):
+            # Its supplier is gone as well, and it goes on with the others.
+            outlets = tuple(stage.id for stage in lost)
             for stage in lost:
                 self.graph.displace(channel, stage.id)
+            yield from self._tidy(
+                (port.node, ReleasePort(port.id, outlets)) for port in channel.ports.values()
+            )
             return
         if self._recovery.possible(channel):
             self._unaccepted.pop(channel.name, None)
@@ -573,7 +616,7 @@ class Directory:
         now = [(stage.node, stage.engine) for stage in channel.stages.values()]
         recovers = body.to != SUPPLIER or self.graph.recovers(parent)
         stays = now == [(node, engine) for node in nodes]
-        if stays and recovers == self.graph.recovers(channel):
+        if stays and (body.to == channel.at or recovers == self.graph.recovers(channel)):
             self.graph.relocate(channel, body.to)
             return None
         migration = plan_move(self.graph, self._me.name, channel, nodes, engine, body)
@@ -610,7 +653,6 @@ class Directory:
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
         channel = migration.channel
-        migration.before = channel.at, channel.checkpoint, channel.fresh
         migration.commit(self.graph)
         self._accept(name)
         self._expect(migration.new_flows)
@@ -621,14 +663,12 @@ class Directory:
             raise MoveFailed(
                 f"Channel {name!r} could not complete the switch-over: {reason}{_now(channel)}."
             )
+        self._accept(name)
 
     def _end_failed(self, migration: Migration, reason: str) -> Change:
         """Let the filter go on from its last checkpoint, or end the channel. (A lost relay's
         supplier goes when the relay's node is seen off.)"""
         channel = migration.channel
-        if channel.checkpoint is None and not channel.fresh:
-            # The new place has not taken one yet: that of the old place still holds.
-            channel.at, channel.checkpoint, channel.fresh = migration.before
         if channel.parent is not None and self._recovery.possible(channel):
             self._unaccepted.pop(channel.name, None)
             if (yield from self._recovery.recover(channel, tuple(migration.old_stages.items()))):
@@ -641,8 +681,11 @@ class Directory:
                 channel, f"Channel {channel.name!r} has ended amid its switch-over: {reason}."
             )
 
-    def _failed_late(self, migration: Migration, reason: str) -> None:
-        self._changes.submit_first(self._end_failed(migration, reason))
+    def _ended_late(self, migration: Migration, outcome: str, reason: str) -> None:
+        if outcome == "failed":
+            self._changes.submit_first(self._end_failed(migration, reason))
+        else:
+            self._accept(migration.channel.name)
 
     # --- looking things up --------------------------------------------------------------------
 

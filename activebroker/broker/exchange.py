@@ -65,6 +65,7 @@ class Exchange:
 
     `on_flow_ended(stage, flow, lost)` and `on_flow_opened(stage, flow)` are the ACK and the mark of
     a third-party derivation, told after everything that came before them in the flow.
+    `on_saved(stage)`: `save` is done.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Exchange:
         effects: list[Effect],
         on_flow_opened: Callable[[int, int], None],
         on_flow_ended: Callable[[int, int, bool], None],
+        on_saved: Callable[[int], None],
     ) -> None:
         self.outlets: dict[int, Outlet] = {}
         self.ports: dict[int, Port] = {}
@@ -89,6 +91,7 @@ class Exchange:
         self._effects = effects
         self._on_flow_opened = on_flow_opened
         self._on_flow_ended = on_flow_ended
+        self._on_saved = on_saved
         self._local: deque[Callable[[], None]] = deque()
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
@@ -136,7 +139,7 @@ class Exchange:
             spec.after,
             spec.supplier,
             spec.taker if tracks else "",
-            (stage := self.stages.get(spec.outlet)) is not None and stage.spec.recovers,
+            (stage := self.stages.get(spec.outlet)) is not None and stage.saving.recovers,
         )
         if spec.target == self._here:
             self._local.append(partial(self._opened_here, opened))
@@ -248,9 +251,7 @@ class Exchange:
     def owe(self, stage: Stage, owed: Owed) -> None:
         """A filter came here: it still has to tell some outlets what it has settled."""
         for outlet, (node, taker) in owed.outlets.items():
-            if not stage.spec.recovers:  # from here nobody will ask for it again
-                self._settle(node, outlet, taker, owed.came)
-            elif outlet not in stage.port.sources:
+            if outlet not in stage.port.sources:
                 stage.port.sources[outlet] = node, taker
                 stage.port.leaving[outlet] = owed.came
 
@@ -260,18 +261,34 @@ class Exchange:
             outlet.forget(taker)
             self._unblocked(outlet)
 
-    def forget_local(self, outlet_id: int) -> None:
-        """Filters that came to their supplier are lost with this node: keep nothing for them."""
-        if (outlet := self.outlets.get(outlet_id)) is not None:
-            for flow in list(outlet.flows.values()):
-                if not flow.spec.recovers:
-                    self.forget_taker(outlet_id, flow.spec.taker)
+    def save(self, stage: Stage) -> None:
+        """A filter beside its sources is lost with them: from now on let it go on elsewhere."""
+        sent: Positions = {}
+        for flow in stage.port.flows.values():
+            if (outlet := self.outlets.get(flow.outlet)) is not None:
+                sent.update(outlet.keep(stage.spec.channel))
+                stage.port.sources[outlet.id] = self._here, stage.spec.channel
+        stage.saving.begin_to_recover(sent)
+        self.pump(stage)
+
+    def forget_saved(self, stage: Stage) -> None:
+        """Let a filter beside its sources be lost with them."""
+        stage.saving.recover_no_more()
+        for outlet, (node, taker) in stage.port.sources.items():
+            if node == self._here:
+                self.forget_taker(outlet, taker)
+        stage.port.sources.clear()
+        stage.port.leaving.clear()
+        self.pump(stage)
 
     def checkpoint_kept(self, stage_id: int) -> None:
         """The directory has a stage's checkpoint: what led up to it need not be kept."""
         if (stage := self.stages.get(stage_id)) is not None:
+            waited = stage.saving.wanted
             for node, outlet, taker, upto in stage.saving.kept():
                 self._settle(node, outlet, taker, upto)
+            if waited and not stage.saving.wanted:
+                self._on_saved(stage_id)
             self.pump(stage)
 
     @property
@@ -368,6 +385,9 @@ class Exchange:
         if (checkpoint := stage.saving.to_send()) is not None:
             taken = CheckpointTaken(stage.spec.channel, stage.spec.id, checkpoint)
             self._send(self._directory, taken, ())
+        if stage.outlet.ended and stage.saving.wanted:  # by an error: there is nothing to save
+            stage.saving.recover_no_more()
+            self._on_saved(stage.spec.id)
         self._sweep(stage.outlet)
 
     def _ask_driver(self, work: Effect) -> None:

@@ -226,6 +226,12 @@ class ForgetTaker(Message, frozen=True):
     taker: str
 
 
+class ForgetSaved(Message, frozen=True):
+    """A filter has come to stay with its suppliers: it is lost with this node."""
+
+    stage: int
+
+
 class FinishFlow(Message, frozen=True):
     """The derived channel that the flow feeds was closed: end it behind what it was given."""
 
@@ -298,6 +304,7 @@ CallBody = (
     | OpenFlow
     | CloseFlow
     | ForgetTaker
+    | ForgetSaved
     | FinishFlow
     | SetPredicate
     | ClosePort
@@ -381,7 +388,6 @@ class EndMove(Message, frozen=True):
 
     derivation: int
     cancelled: bool = False
-    completed: bool = False
 
 
 class MovePrepared(Message, frozen=True):

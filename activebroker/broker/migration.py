@@ -20,7 +20,6 @@ from activebroker.broker.messages import (
 )
 from activebroker.routing import (
     Channel,
-    Checkpoint,
     Flow,
     FlowSpec,
     Graph,
@@ -53,7 +52,6 @@ class Migration:
     kept_at: list[str]  # nodes that keep events for the filter, and must hear what is settled
     commit: Callable[[Graph], None]
     patience: float
-    before: tuple[str, Checkpoint | None, bool] = "", None, False  # the channel's, till committed
     machine: Initiator = field(init=False)
     _tell: Callable[[str, Body], None] = field(init=False)
     _set_deadline: Callable[[int, float | None], None] = field(init=False)
@@ -132,8 +130,7 @@ class Migration:
                 sources = (swap.source for swap in self.plan.swaps)
                 parties = (*self.plan.origins, *self.plan.destinations, *sources)
                 for party in dict.fromkeys(parties):
-                    completed = finish.outcome == "completed"
-                    self._tell(party, EndMove(self.plan.derivation, completed=completed))
+                    self._tell(party, EndMove(self.plan.derivation))
             self._finished(self, finish.outcome, finish.reason)
 
 
@@ -150,12 +147,12 @@ def plan_move(
     by_node = {stage.node: stage for stage in new}
 
     recovered = graph.recovers(channel)
-    recovers = not local or graph.recovers(parent)
+    stays = local and not graph.recovers(parent)  # and will be lost with its suppliers
     swaps, sources, inputs = [], [], []
     suppliers: list[tuple[str, str]] = []
     for outlet, before in graph.feeds(channel):
         stage = by_node[outlet.node] if local else new[0]
-        port = Port(stage.id, stage.node, channel.predicate, makes=channel.name, recovers=recovers)
+        port = Port(stage.id, stage.node, channel.predicate, makes=channel.name, recovers=True)
         flow = Flow(graph.new_id(), parent.name, outlet, port)
         inputs.append(flow)
         after = tuple(each.id for each in before)
@@ -191,15 +188,17 @@ def plan_move(
         swaps=tuple(swaps),
         outputs=tuple(Output(flow.outlet.node, flow.id, len(new)) for flow in old_flows),
         suppliers=tuple(suppliers) if local else (),
+        saves=not recovered,
     )
+    if not recovered:
+        channel.checkpoint, channel.fresh = None, False
 
     def commit(graph: Graph) -> None:
         for stage in old:
             graph.displace(channel, stage.id)
         channel.left |= {each.id: each for each in old_outlets if not each.drained}
         channel.at = request.to
-        if not recovered or not recovers:
-            channel.checkpoint, channel.fresh = None, False
+        channel.returning = stays
         for stage in new:
             channel.stages[stage.id] = stage
             channel.outlets[stage.id] = new_outlets[stage.node]
@@ -212,7 +211,7 @@ def plan_move(
     return Migration(
         channel=channel,
         plan=plan,
-        stages={stage.node: channel.stage_spec(stage, recovers) for stage in new},
+        stages={stage.node: channel.stage_spec(stage, recovers=True) for stage in new},
         old_stages={stage.node: stage.id for stage in old},
         sources=sources,
         outputs=outputs,

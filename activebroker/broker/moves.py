@@ -6,7 +6,7 @@ What the machines ask for is carried out here on the node's stages, outlets and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from activebroker.broker.effects import Effect, LoadStage, RestoreStage
@@ -31,8 +31,8 @@ from activebroker.events import TypeRegistry, describe, load
 from activebroker.matching import Parcel
 from activebroker.routing import FlowSpec
 from derivation import destination, origin, protocol
-from derivation.destination import Destination
-from derivation.origin import Origin
+from derivation.destination import Destination, DestinationState
+from derivation.origin import Origin, OriginState
 from derivation.source import Source, SwapRequested
 
 
@@ -47,7 +47,6 @@ class _AtDestination:
     machine: Destination
     stage: Stage
     outputs: tuple[FlowSpec, ...]
-    owed: list[Owed] = field(default_factory=list)  # to be settled when nothing can fail any more
 
 
 class Moves:
@@ -131,6 +130,12 @@ class Moves:
                 )
                 self._at_origin(derivation, captured, now)
 
+    def saved(self, stage_id: int, now: float) -> None:
+        """The filter of a stage can go on elsewhere."""
+        for derivation, at in list(self._origins.items()):
+            if at.stage.spec.id == stage_id:
+                self._at_origin(derivation, origin.FilterSaved(), now)
+
     def lost(self, peer: str, now: float) -> None:
         """A node is gone."""
         for derivation, at in list(self._destinations.items()):
@@ -211,20 +216,19 @@ class Moves:
         if cancelled and derivation in self._destinations:
             self._at_destination(derivation, destination.Cancelled(), now)
         self._origins.pop(derivation, None)
-        arrived = self._destinations.pop(derivation, None)
-        if arrived is not None and end.completed:
-            for owed in arrived.owed:
-                self._exchange.owe(arrived.stage, owed)
+        self._destinations.pop(derivation, None)
         for key in [key for key in self._sources if key[0] == derivation]:
             del self._sources[key]
-            if end.completed:
-                self._exchange.forget_local(key[1])
 
     def _at_origin(self, derivation: int, input: Any, now: float) -> None:
         if (at := self._origins.get(derivation)) is None:
             return  # cancelled before
         for effect in at.machine.handle(input, now):
             match effect:
+                case protocol.SaveFilter():
+                    self._exchange.save(at.stage)
+                case protocol.ForgetSaved():
+                    self._exchange.forget_saved(at.stage)
                 case protocol.CaptureState():
                     at.stage.capture()
                     self._exchange.pump(at.stage)
@@ -245,10 +249,7 @@ class Moves:
                 case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, owed):
                     at.stage.take_over(inputs, outputs)
                     at.stage.saving.urge()
-                    if at.stage.spec.recovers:
-                        self._exchange.owe(at.stage, owed)
-                    else:
-                        at.owed.append(owed)
+                    self._exchange.owe(at.stage, owed)
                     self._exchange.merge(at.stage, list(buffer), ended, lost)
                 case protocol.StartFilter():
                     for spec in at.outputs:
@@ -264,12 +265,17 @@ class Moves:
                 case protocol.Send(to, message):
                     self._tell(to, message)
 
+    def _both_prepared(self, derivation: int) -> bool:
+        """A node may be an origin and a destination, and answers for both."""
+        old, new = self._origins.get(derivation), self._destinations.get(derivation)
+        saving = old is not None and old.machine.state is OriginState.SAVING
+        loading = new is not None and new.machine.state is DestinationState.LOADING
+        return not saving and not loading
+
     def _tell(self, to: str, message: Any) -> None:
         match message:
             case protocol.Prepared(derivation, party):
-                # Where a node is both, the destination's readiness is what counts.
-                at = self._destinations.get(derivation)
-                if at is None or at.machine.state is not destination.DestinationState.LOADING:
+                if self._both_prepared(derivation):
                     self._send(to, MovePrepared(derivation, party), ())
             case protocol.Refused(derivation, party, reason):
                 self._send(to, MoveRefused(derivation, party, reason), ())

@@ -54,6 +54,7 @@ from activebroker.broker.messages import (
     Expelled,
     FailuresReported,
     FinishFlow,
+    ForgetSaved,
     ForgetTaker,
     Frame,
     Greet,
@@ -121,6 +122,7 @@ class Node:
             on_flow_ended=lambda stage, flow, lost: self.moves.flow_ended(
                 stage, flow, lost, self._now
             ),
+            on_saved=lambda stage: self.moves.saved(stage, self._now),
         )
         self.moves = Moves(me.name, self.exchange, self._send, registry, self._effects)
         self.directory: Directory | None = None
@@ -277,12 +279,12 @@ class Node:
         """Carry out a call; what only the directory can do goes to the directory."""
         exchange = self.exchange
         match body:
-            case Deploy(stage):
-                exchange.open_stage(stage)
-                self._deploying[stage.id] = done
-                self._effects.append(LoadStage(stage))
-                if stage.checkpoint is not None and stage.checkpoint.state:
-                    self._effects.append(RestoreStage(stage.id, stage.checkpoint.state))
+            case Deploy(spec):
+                exchange.open_stage(spec)
+                self._deploying[spec.id] = done
+                self._effects.append(LoadStage(spec))
+                if spec.checkpoint is not None and spec.checkpoint.state:
+                    self._effects.append(RestoreStage(spec.id, spec.checkpoint.state))
                 return
             case OpenOutlet(outlet, channel, supplier):
                 exchange.open_outlet(outlet, channel, supplier)
@@ -294,6 +296,9 @@ class Node:
                 exchange.close_flow(outlet, flow, taker)
             case ForgetTaker(outlet, taker):
                 exchange.forget_taker(outlet, taker)
+            case ForgetSaved(stage_id):
+                if (stage := exchange.stages.get(stage_id)) is not None:
+                    exchange.forget_saved(stage)
             case FinishFlow(outlet, flow):
                 exchange.end_flow(outlet, flow, finished=True)
             case SetPredicate(outlet, flow, predicate):

@@ -188,6 +188,14 @@ class Outlet:
         if (gone := self.takers.pop(taker, None)) is not None and gone.flow is not None:
             self.flows.pop(gone.flow.spec.id, None)
 
+    def keep(self, taker: str) -> Positions:
+        """Keep from now on what a taker has not settled; return how far it was given events."""
+        if (known := self.takers.get(taker)) is not None:
+            known.keeps = known.keeps or not known.closed
+        if self.ended:
+            return self.positions  # which every taker is given, an end whether it wants it or not
+        return {} if known is None else known.sent
+
     def settle(self, taker: str, upto: Positions) -> None:
         if (settling := self.takers.get(taker)) is not None:
             settling.settle(upto)

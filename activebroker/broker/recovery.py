@@ -101,7 +101,10 @@ class Recovery:
         for stage_id in outlets:
             graph.displace(channel, stage_id)
         channel.left.clear()
+        follows, channel.returning = graph.beside(channel), False
         for node in self.candidates(channel):
+            if not follows:
+                channel.at = node
             stage = graph.place(channel, node, engine)
             try:
                 yield [(node, Deploy(channel.stage_spec(stage, True, channel.checkpoint)))]
@@ -110,8 +113,6 @@ class Recovery:
                 graph.displace(channel, stage.id)
                 yield from self._tidy([(node, Undeploy(stage.id, discard=True))])
                 continue
-            if channel.at != SUPPLIER:
-                channel.at = node
             yield from self._connect(channel, stage, feeds, received)
             return True
         return False

@@ -8,6 +8,7 @@ from activebroker.routing.specs import (
     Position,
     Positions,
     StageSpec,
+    merged,
 )
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "Positions",
     "Stage",
     "StageSpec",
+    "merged",
 ]

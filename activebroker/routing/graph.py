@@ -112,7 +112,8 @@ class Channel:
     outlets that have ended, and where something may still be kept for who takes the channel.
 
     `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
-    very beginning. None and not `fresh`: it could not yet, it has just come from its suppliers.
+    very beginning. None and not `fresh`: it could not. `returning`: it is at its suppliers again,
+    but what it made at an earlier place may be lost still, so that it can go on elsewhere yet.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Channel:
     left: dict[int, Outlet] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     fresh: bool = True
+    returning: bool = False
 
     def stage_spec(
         self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None
@@ -180,12 +182,16 @@ class Graph:
     def recovers(self, channel: Channel) -> bool:
         """Whether a channel's filter goes on elsewhere if its node is lost.
 
-        One at its suppliers does not: they are lost with it. Where such a channel is derived from
-        one that recovers, it is a filter beside another and moves with it.
+        One at its suppliers does not: they are lost with it.
         """
         if channel.parent is None:
             return False
-        return channel.at != SUPPLIER or self.recovers(self.channels[channel.parent])
+        return channel.at != SUPPLIER or channel.returning or self.beside(channel)
+
+    def beside(self, channel: Channel) -> bool:
+        """Whether a filter at its supplier is one beside another that goes on elsewhere."""
+        assert channel.parent is not None
+        return channel.at == SUPPLIER and self.recovers(self.channels[channel.parent])
 
     def place(self, channel: Channel, node: str, engine: str = "python") -> Stage:
         """Put a stage of a derived channel on a node: a port on its parent, an outlet here."""

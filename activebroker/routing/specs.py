@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from activebroker.filters import Envelope
@@ -57,6 +59,16 @@ class Checkpoint(msgspec.Struct, frozen=True):
     state: dict[str, bytes]
     inputs: Positions
     outputs: Positions
+
+
+def merged(parts: Iterable[Checkpoint]) -> Checkpoint:
+    """One checkpoint of several, for different suppliers or else the later for the earlier."""
+    whole = Checkpoint({}, {}, {})
+    for part in parts:
+        whole.state.update(part.state)
+        whole.inputs.update(part.inputs)
+        whole.outputs.update(part.outputs)
+    return whole
 
 
 class StageSpec(msgspec.Struct, frozen=True):

@@ -17,9 +17,8 @@ _REFUSALS = (
     "has handed its fan-out",
     "ModuleNotFoundError: planted",  # at the host that can load no filter
 )
-# Why a channel may end early. The second: no place knows the state of a filter that has just left
-# its suppliers until it has taken its first checkpoint elsewhere.
-_ENDS = ("could not go on", "has ended amid its switch-over")
+# Why a channel may end early: there is nobody who can load its filter.
+_ENDS = ("could not go on",)
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 
 
