@@ -76,7 +76,7 @@ class StateCaptured:
     error: str | None = None
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
-    owed: Any = None
+    ties: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Origin(Machine):
             lost=tuple(flow for flow in old if flow in self._lost),
             inputs={key: each for key, each in captured.inputs.items() if goes_there(key)},
             outputs={key: each for key, each in captured.outputs.items() if goes_there(key)},
-            owed=captured.owed,
+            ties=captured.ties,
         )
 
     def _cancel(self, _: Cancelled, __: float) -> list[Effect]:

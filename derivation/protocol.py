@@ -132,8 +132,8 @@ class HandOver:
     `ended` are the origin's flows that its successor's flows follow; `lost` are those whose source
     was lost before the ACK, so that what follows them follows a gap. `error`: the filter was
     stopped before it could be handed over, and why. `inputs` and `outputs`: how far the filter has
-    come, by supplier, with what it took and with what it made. `owed`: whom the filter has yet to
-    tell what it has settled.
+    come, by supplier, with what it took and with what it made. `ties`: what binds it to those
+    around it, of which a machine knows nothing.
     """
 
     derivation: int
@@ -145,7 +145,7 @@ class HandOver:
     lost: tuple[FlowId, ...] = ()
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
-    owed: Any = None
+    ties: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class MergeBuffer:
     lost: tuple[FlowId, ...] = ()
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
-    owed: Any = None
+    ties: Any = None
 
 
 @dataclass(frozen=True, slots=True)

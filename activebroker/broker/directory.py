@@ -80,7 +80,8 @@ from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
 
 
 class Directory:
-    """`call(node, body, done)` asks a node for something, `tell(node, body)` tells it."""
+    """`call(node, body, done)` asks a node for something, `tell(node, body)` tells it;
+    `incarnation(node)` is that of the process heard last, 0 if none is."""
 
     def __init__(
         self,
@@ -90,8 +91,10 @@ class Directory:
         set_deadline: Callable[[int, float | None], None],
         now: Callable[[], float],
         expel: Callable[[str], None],
+        incarnation: Callable[[str], int],
     ) -> None:
         self._expel = expel
+        self._incarnation = incarnation
         self.members: dict[str, Member] = {me.name: me}
         self.graph = Graph()
         self._me = me
@@ -251,6 +254,8 @@ class Directory:
                 f"A node named {member.name!r} is in the fabric already: choose another name, or "
                 "wait until the old one is found lost."
             )
+        if self._incarnation(member.name) != member.incarnation:
+            raise Unreachable(f"{member.name!r} was lost before its turn came.")
         self.members[member.name] = member
         self._tell_members()
         return tuple(self.members.values())

@@ -34,9 +34,9 @@ from activebroker.broker.messages import (
     FlowEnded,
     FlowOpened,
     OutletDrained,
-    Owed,
     Settled,
     StreamEnded,
+    Ties,
     TypeAnnounced,
 )
 from activebroker.broker.outlet import WINDOW, OutFlow, Outlet
@@ -248,12 +248,12 @@ class Exchange:
             return {}
         return port.release(outlets)
 
-    def owe(self, stage: Stage, owed: Owed) -> None:
+    def owe(self, stage: Stage, ties: Ties) -> None:
         """A filter came here: it still has to tell some outlets what it has settled."""
-        for outlet, (node, taker) in owed.outlets.items():
+        for outlet, (node, taker) in ties.outlets.items():
             if outlet not in stage.port.sources:
                 stage.port.sources[outlet] = node, taker
-                stage.port.leaving[outlet] = owed.came
+                stage.port.leaving[outlet] = ties.came
 
     def forget_taker(self, outlet_id: int, taker: str) -> None:
         """A taker will not resume: keep nothing for it."""

@@ -421,12 +421,17 @@ class ParcelHead(msgspec.Struct, frozen=True, array_like=True):
     upto: Position
 
 
-class Owed(msgspec.Struct, frozen=True, array_like=True):
-    """Outlets (outlet -> node, taker) whose flows the filter has taken to their end, up to `came`,
-    and that keep events for it until they hear that these are settled."""
+class Ties(msgspec.Struct, frozen=True, array_like=True):
+    """What binds a filter to those around it.
+
+    `outlets` (outlet -> node, taker): it has taken their flows to the end, up to `came`, and they
+    keep events for it until they hear that these are settled. `have`: how far takers have already
+    what it makes, where it is making that again.
+    """
 
     outlets: dict[int, tuple[str, str]]
     came: Positions
+    have: dict[str, Positions]
 
 
 class HandOverState(Message, frozen=True):
@@ -441,7 +446,7 @@ class HandOverState(Message, frozen=True):
     lost: tuple[int, ...] = ()
     inputs: Positions = {}
     outputs: Positions = {}
-    owed: Owed | None = None
+    ties: Ties | None = None
 
 
 class MoveStarted(Message, frozen=True):

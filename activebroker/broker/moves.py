@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from activebroker.broker.effects import Effect, LoadStage, RestoreStage
 from activebroker.broker.exchange import Exchange
 from activebroker.broker.link import Buffers
@@ -19,17 +21,17 @@ from activebroker.broker.messages import (
     MovePrepared,
     MoveRefused,
     MoveStarted,
-    Owed,
     ParcelHead,
     PrepareMove,
     ProceedMove,
     StreamEnded,
     SwapFlows,
+    Ties,
 )
 from activebroker.broker.stage import Stage
 from activebroker.events import TypeRegistry, describe, load
 from activebroker.matching import Parcel
-from activebroker.routing import FlowSpec
+from activebroker.routing import FlowSpec, Positions
 from derivation import destination, origin, protocol
 from derivation.destination import Destination, DestinationState
 from derivation.origin import Origin, OriginState
@@ -47,6 +49,13 @@ class _AtDestination:
     machine: Destination
     stage: Stage
     outputs: tuple[FlowSpec, ...]
+
+    def know(self, have: dict[str, Positions]) -> None:
+        """What the takers have already is not to be sent again."""
+        self.outputs = tuple(
+            structs.replace(spec, since={**spec.since, **have.get(spec.taker, {})})
+            for spec in self.outputs
+        )
 
 
 class Moves:
@@ -126,7 +135,11 @@ class Moves:
                     error,
                     dict(stage.saving.inputs),
                     dict(stage.outlet.positions),
-                    Owed(dict(stage.port.sources), dict(stage.port.received)),
+                    Ties(
+                        dict(stage.port.sources),
+                        dict(stage.port.received),
+                        {name: dict(each.since) for name, each in stage.outlet.takers.items()},
+                    ),
                 )
                 self._at_origin(derivation, captured, now)
 
@@ -203,7 +216,7 @@ class Moves:
             body.lost,
             body.inputs,
             body.outputs,
-            body.owed,
+            body.ties,
         )
         self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
 
@@ -246,10 +259,11 @@ class Moves:
             match effect:
                 case protocol.RestoreState(state):
                     self._effects.append(RestoreStage(at.stage.spec.id, state))
-                case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, owed):
+                case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, ties):
                     at.stage.take_over(inputs, outputs)
                     at.stage.saving.urge()
-                    self._exchange.owe(at.stage, owed)
+                    self._exchange.owe(at.stage, ties)
+                    at.know(ties.have)
                     self._exchange.merge(at.stage, list(buffer), ended, lost)
                 case protocol.StartFilter():
                     for spec in at.outputs:
@@ -282,7 +296,7 @@ class Moves:
             case protocol.Started(derivation, party):
                 self._send(to, MoveStarted(derivation, party), ())
             case protocol.HandOver(
-                derivation, here, state, buffer, ended, error, lost, inputs, outputs, owed
+                derivation, here, state, buffer, ended, error, lost, inputs, outputs, ties
             ):
                 heads, buffers = [], []
                 for item in buffer:
@@ -309,6 +323,6 @@ class Moves:
                     lost,
                     inputs,
                     outputs,
-                    owed,
+                    ties,
                 )
                 self._send(to, body, buffers)

@@ -128,7 +128,13 @@ class Node:
         self.directory: Directory | None = None
         if directory == me.name:
             self.directory = Directory(
-                me, self._call, self._tell, self._set_move_deadline, lambda: self._now, self._lose
+                me,
+                self._call,
+                self._tell,
+                self._set_move_deadline,
+                lambda: self._now,
+                self._lose,
+                self.peers.incarnation,
             )
 
     def handle(self, input: Input, now: float) -> list[Effect]:
