@@ -175,8 +175,9 @@ class Directory:
                     if each.left.pop(outlet_id, None) is not None:
                         self._accept(each.name)
                         self._changes.go_on()
-            case PeerSuspected(peer):
-                self._changes.submit(self._judge(source, peer), lambda result, error: None)
+            case PeerSuspected(peer, incarnation):
+                change = self._judge(source, peer, incarnation)
+                self._changes.submit(change, lambda result, error: None)
 
     def _accept(self, name: str) -> None:
         """Keep a checkpoint, unless what its filter made at an earlier place may still be lost."""
@@ -186,9 +187,11 @@ class Directory:
         moves = self._changes.moves(channel)
         if channel.returning:
             if not moves:
-                self._changes.submit_first(self._stay(channel))
+                self._changes.submit(self._stay(channel), lambda result, error: None)
             return
         waiting = self._unaccepted.get(name, {})
+        if not moves and not self.graph.recovers(channel):
+            waiting.clear()  # sent before the filter came to stay where it is
         for stage in channel.stages.values():
             if (taken := waiting.pop(stage.id, None)) is not None:
                 # Of a filter at its suppliers each has a part.
@@ -217,15 +220,17 @@ class Directory:
             ]
         )
 
-    def _judge(self, accuser: str, accused: str) -> Change:
+    def _judge(self, accuser: str, accused: str, incarnation: int) -> Change:
         """Two members that cannot hear each other: one has to go.
 
         An accuser that does not answer cannot hear anybody, and will be found lost.
         """
-        if accuser not in self.members or accused not in self.members:
+        one, other = self.members.get(accuser), self.members.get(accused)
+        if one is None or other is None or other.incarnation != incarnation:
             return
         answers = yield from self._tidy([(accuser, ReportNode()), (accused, ReportNode())])
-        if accuser in self.members and accused in self.members and answers[0] is not None:
+        still = self.members.get(accuser) is one and self.members.get(accused) is other
+        if still and answers[0] is not None:
             self._expel(accused if answers[1] is None else self._worse(accuser, accused))
 
     def _worse(self, accuser: str, accused: str) -> str:
@@ -275,8 +280,11 @@ class Directory:
         for channel in reversed(self._downwards()):
             lost = [each for each in channel.stages.values() if each.node == name]
             lost_with = [each for each in channel.left.values() if each.node == name]
-            if lost or any(outlet.supplier is None for outlet in lost_with):
-                yield from self._lose_filter(channel, lost, name)
+            made_before = any(outlet.supplier is None for outlet in lost_with)
+            if made_before or (lost and not self._stays_with_suppliers(channel)):
+                yield from self._lose_filter(channel, name)
+            elif lost:
+                yield from self._lose_stages(channel, lost)
             for outlet in lost_with:
                 channel.left.pop(outlet.id, None)
         return None
@@ -515,18 +523,21 @@ class Directory:
         parent = self.graph.channels[channel.parent]
         return self._close_flows(parent, self.graph.into(stage.id), channel.name)
 
-    def _lose_filter(self, channel: Channel, lost: list[Stage], node: str) -> Change:
-        """A node is gone, and with it a place of a derived channel's filter, or what it had made at
-        an earlier place."""
-        if channel.at == SUPPLIER and lost and not self.graph.beside(channel):
-            # Its supplier is gone as well, and it goes on with the others.
-            outlets = tuple(stage.id for stage in lost)
-            for stage in lost:
-                self.graph.displace(channel, stage.id)
-            yield from self._tidy(
-                (port.node, ReleasePort(port.id, outlets)) for port in channel.ports.values()
-            )
-            return
+    def _stays_with_suppliers(self, channel: Channel) -> bool:
+        return channel.at == SUPPLIER and not self.graph.beside(channel)
+
+    def _lose_stages(self, channel: Channel, lost: list[Stage]) -> Change:
+        """Suppliers are gone, and with them their filters: the channel goes on with the others."""
+        outlets = tuple(stage.id for stage in lost)
+        for stage in lost:
+            self.graph.displace(channel, stage.id)
+        yield from self._tidy(
+            (port.node, ReleasePort(port.id, outlets)) for port in channel.ports.values()
+        )
+
+    def _lose_filter(self, channel: Channel, node: str) -> Change:
+        """A node is gone, and with it the place of a derived channel's filter, or what it had made
+        at an earlier place."""
         if self._recovery.possible(channel):
             self._unaccepted.pop(channel.name, None)
             if (yield from self._recovery.recover(channel)):

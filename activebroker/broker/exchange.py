@@ -285,8 +285,8 @@ class Exchange:
         """The directory has a stage's checkpoint: what led up to it need not be kept."""
         if (stage := self.stages.get(stage_id)) is not None:
             waited = stage.saving.wanted
-            for node, outlet, taker, upto in stage.saving.kept():
-                self._settle(node, outlet, taker, upto)
+            for node, outlet, taker, upto, ended in stage.saving.kept():
+                self._settle(node, outlet, taker, upto, ended)
             if waited and not stage.saving.wanted:
                 self._on_saved(stage_id)
             self.pump(stage)
@@ -351,8 +351,8 @@ class Exchange:
                     self._send(source, FlowDropped(flow, outlet_id, gone), ())
             case FlowDropped(flow, outlet_id, taker_too):
                 self.drop_flow(outlet_id, flow, taker_too)
-            case Settled(outlet_id, taker, upto):
-                self._settled(outlet_id, taker, upto)
+            case Settled(outlet_id, taker, upto, ended):
+                self._settled(outlet_id, taker, upto, ended)
             case CheckpointKept(stage_id):
                 self.checkpoint_kept(stage_id)
             case TypeAnnounced(description):
@@ -486,6 +486,7 @@ class Exchange:
             stage.put(free)
             for flow, item in free:
                 if isinstance(item, FlowEnded):
+                    stage.saving.urge()  # so that who has ended hears that
                     self._on_flow_ended(port.id, flow.id, flow.lost)
             last = free[-1][1] if free else None
             if stage.spec.envelope is None and isinstance(last, FlowEnded) and not last.finished:
@@ -542,21 +543,21 @@ class Exchange:
         upto = self.settling.pop(port_id)
         if (port := self.ports.get(port_id)) is not None:
             for outlet, (node, taker) in list(port.sources.items()):
-                self._settle(node, outlet, taker, upto)
+                self._settle(node, outlet, taker, upto, outlet in port.leaving)
             port.leave(port.received)
 
     def _all_here(self, port: Port) -> bool:
         return all(node == self._here for node, _ in port.sources.values())
 
-    def _settle(self, node: str, outlet: int, taker: str, upto: Positions) -> None:
+    def _settle(self, node: str, outlet: int, taker: str, upto: Positions, ended: bool) -> None:
         if node == self._here:
-            self._local.append(partial(self._settled, outlet, taker, upto))
+            self._local.append(partial(self._settled, outlet, taker, upto, ended))
         else:
-            self._send(node, Settled(outlet, taker, upto), ())
+            self._send(node, Settled(outlet, taker, upto, ended), ())
 
-    def _settled(self, outlet_id: int, taker: str, upto: Positions) -> None:
+    def _settled(self, outlet_id: int, taker: str, upto: Positions, ended: bool) -> None:
         if (outlet := self.outlets.get(outlet_id)) is not None:
-            outlet.settle(taker, upto)
+            outlet.settle(taker, upto, ended)
             self._unblocked(outlet)
 
     def _credit(self, outlet_id: int, flow_id: int, nbytes: int) -> None:

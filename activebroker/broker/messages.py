@@ -89,11 +89,15 @@ class CreditReturned(Message, frozen=True):
 
 
 class Settled(Message, frozen=True):
-    """Taker to outlet: these positions will never be asked for again, whoever dies."""
+    """Taker to outlet: these positions will never be asked for again, whoever dies.
+
+    `ended`: the end of the flow has come, too.
+    """
 
     outlet: int
     taker: str
     upto: Positions
+    ended: bool = False
 
 
 class FlowDropped(Message, frozen=True):
@@ -359,9 +363,10 @@ class CheckpointKept(Message, frozen=True):
 
 
 class PeerSuspected(Message, frozen=True):
-    """A node to the directory: it has not heard a peer for too long."""
+    """A node to the directory: it has not heard this process of a peer for too long."""
 
     peer: str
+    incarnation: int
 
 
 class OutletDrained(Message, frozen=True):

@@ -186,12 +186,14 @@ class Node:
                 self._lose(frame.sender)
             return
         if self.peers.is_gone(frame):
-            self._effects.append(self.peers.expel(frame))
+            self._effects.append(self.peers.answer(frame, Expelled()))
             return
         if self.peers.restarted(frame):
             self._lose(frame.sender)
         if self.peers.is_stale(frame):
-            self.peers.greet(frame.sender, self._now)  # which tells who we are
+            self._effects.append(self.peers.answer(frame, Heard()))  # which tells who we are
+            return
+        if self.peers.is_greeting(frame):
             return
         if self.peers.receive(frame, self._now):
             self._receive(frame.sender, frame.body, buffers)
@@ -398,10 +400,10 @@ class Node:
 
     def _tick(self) -> None:
         for peer in self.peers.silent(self._now):
-            known = self.peers.links[peer].peer_incarnation != 0  # it could reach us once
+            incarnation = self.peers.incarnation(peer)  # 0: it could never reach us
             self._lose(peer)
-            if known and peer != self._directory_name:
-                self._send(self._directory_name, PeerSuspected(peer))
+            if incarnation and peer != self._directory_name:
+                self._send(self._directory_name, PeerSuspected(peer, incarnation))
         self.peers.tick(self._now)
         self.exchange.tick()
         if self.directory is not None:

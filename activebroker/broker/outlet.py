@@ -35,7 +35,8 @@ class Taker:
     has settled is.
 
     `sent` is how far it was given events, `settled` how far it has settled them; `since`: what it
-    has already. A taker that another outlet serves from now on is `closed`.
+    has already. A taker that another outlet serves from now on is `closed`, and `left` when the end
+    of its flow has come there: what follows that is free.
     """
 
     predicate: Predicate
@@ -49,6 +50,7 @@ class Taker:
     kept: deque[tuple[str, Position, Parcel | StreamEnded]] = field(default_factory=deque)
     kept_bytes: int = 0
     closed: bool = False
+    left: bool = False
 
     def keep(self, supplier: str, item: Parcel | StreamEnded) -> None:
         self.kept.append((supplier, item.upto, item))
@@ -62,6 +64,8 @@ class Taker:
 
     @property
     def unsettled(self) -> bool:
+        if self.closed and (self.keeps or self.tracks) and not self.left:
+            return True
         if self.tracks and not self.keeps:
             return any(
                 position > self.settled.get(supplier, NOWHERE)
@@ -169,6 +173,10 @@ class Outlet:
     def close(self, flow_id: int) -> None:
         """Stop at once: the port is gone, though its taker may come back elsewhere."""
         if (flow := self.flows.pop(flow_id, None)) is None:
+            for name, each in list(self.takers.items()):
+                if each.closed and each.last == flow_id:
+                    each.left = True  # nobody waits for the end that was sent
+                    self._leave(name, each)
             return
         taker = self.takers.get(flow.spec.taker)
         if taker is not None and taker.flow is flow:
@@ -196,11 +204,11 @@ class Outlet:
             return self.positions  # which every taker is given, an end whether it wants it or not
         return {} if known is None else known.sent
 
-    def settle(self, taker: str, upto: Positions) -> None:
+    def settle(self, taker: str, upto: Positions, ended: bool = False) -> None:
         if (settling := self.takers.get(taker)) is not None:
             settling.settle(upto)
-            if settling.closed and not settling.unsettled:
-                del self.takers[taker]
+            settling.left = settling.closed and (settling.left or ended)
+            self._leave(taker, settling)
 
     def let_go(self) -> None:
         """The channel is being closed: nobody will resume any more, keep nothing."""
@@ -287,6 +295,10 @@ class Outlet:
             self._send(flow, flow.waiting.popleft())
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _leave(self, name: str, taker: Taker) -> None:
+        if taker.closed and not taker.unsettled:
+            del self.takers[name]
 
     def _open(self) -> list[Taker]:
         return [taker for taker in self.takers.values() if not taker.closed]

@@ -9,6 +9,7 @@ from activebroker.broker.messages import (
     Body,
     Expelled,
     Frame,
+    Heard,
     encode,
 )
 from activebroker.routing import Member
@@ -57,8 +58,12 @@ class Peers:
         link = self.links.get(member.name)
         return link is not None and link.peer_incarnation not in (0, member.incarnation)
 
-    def expel(self, frame: Frame) -> Transmit:
-        """Tell one who was taken for lost that it is no longer a member."""
+    def is_greeting(self, frame: Frame) -> bool:
+        """Whether the frame only tells who somebody is that there is nothing to do with yet."""
+        return frame.seq == 0 and frame.sender not in self.links
+
+    def answer(self, frame: Frame, body: Heard | Expelled) -> Transmit:
+        """Say something outside of any link to a frame's sender."""
         head = encode(
             Frame(
                 PROTOCOL_VERSION,
@@ -68,7 +73,7 @@ class Peers:
                 0,
                 0,
                 False,
-                Expelled(),
+                body,
             )
         )
         return Transmit(frame.sender, None, [(head, ())])

@@ -148,6 +148,7 @@ class Port:
         """These outlets' flows are to be replaced; return how far the port has come."""
         for outlet in outlets:
             self.sources.pop(outlet, None)
+            self.leaving.pop(outlet, None)
             for flow in [flow for flow in self.flows.values() if flow.outlet == outlet]:
                 del self.flows[flow.id]
                 if not flow.told:

@@ -117,15 +117,16 @@ class Saving:
         self.state = SavingState.SENT
         return checkpoint
 
-    def kept(self) -> list[tuple[str, int, str, Positions]]:
-        """The directory has it. Return who is to hear of it: node, outlet, taker, how far."""
+    def kept(self) -> list[tuple[str, int, str, Positions, bool]]:
+        """The directory has it. Return who is to hear of it: node, outlet, taker, how far, and
+        whether the flow from there has ended."""
         checkpoint = self._checkpoint
         if self.state is not SavingState.SENT or checkpoint is None:
             return []
         self.state, self._checkpoint = SavingState.IDLE, None
         self.wanted = False
         told = [
-            (node, outlet, taker, checkpoint.inputs)
+            (node, outlet, taker, checkpoint.inputs, outlet in self._port.leaving)
             for outlet, (node, taker) in self._port.sources.items()
         ]
         self._port.leave(checkpoint.inputs)

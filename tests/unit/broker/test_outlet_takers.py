@@ -262,6 +262,7 @@ def test_nothing_is_expected_where_nothing_is_kept(sent: Sent) -> None:
     sent.open(1, resumes=True, followers=2)
     (_, end), *_ = sent.items
     assert isinstance(end, FlowEnded) and end.followers == 2
+    sent.outlet.settle("late", {}, ended=True)
     assert sent.outlet.takers == {} and sent.outlet.flows == {}
 
 
@@ -275,7 +276,7 @@ def test_who_resumes_at_an_outlet_that_has_ended_gets_the_rest_and_the_end(sent:
     sent.open(2, resumes=True, followers=1)
     assert sent.take() == [(2, [0]), (2, "StreamEnded"), (2, "FlowEnded")]
     assert not sent.outlet.drained, "it may be lost once more"
-    sent.outlet.settle("late", {"A": (1, 2)})
+    sent.outlet.settle("late", {"A": (1, 2)}, ended=True)
     assert sent.outlet.drained
 
 
@@ -310,16 +311,20 @@ def test_a_taker_that_another_outlet_serves_lingers_until_it_has_settled(sent: S
     sent.outlet.emit(parcel(1, first=1))
     sent.outlet.end_stream("A")
     assert sent.kept() == [[0]], "the rest is not for it"
-    sent.outlet.settle("late", {"A": (1, 1)})
+    sent.outlet.settle("late", {"A": (1, 1)}, ended=True)
     assert sent.outlet.takers == {}
 
 
-def test_a_taker_that_has_settled_goes_with_its_flow(sent: Sent) -> None:
+def test_a_taker_that_has_settled_lingers_until_the_end_has_come(sent: Sent) -> None:
+    """Were the end lost with the outlet, what follows it would wait in vain."""
     sent.open(1)
     sent.outlet.emit(parcel(0))
-    sent.outlet.settle("late", {"A": (1, 1)})
+    sent.outlet.settle("late", {"A": (1, 1)}, ended=True)  # of a flow before
     sent.outlet.end_flow(1)
-    assert sent.outlet.takers == {}
+    sent.outlet.settle("late", {"A": (1, 1)})
+    assert sent.outlet.unsettled
+    sent.outlet.settle("late", {}, ended=True)
+    assert sent.outlet.takers == {} and not sent.outlet.unsettled
 
 
 def test_the_end_of_a_lost_flow_closes_its_taker(sent: Sent) -> None:
