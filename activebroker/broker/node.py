@@ -400,7 +400,7 @@ class Node:
 
     def _tick(self) -> None:
         for peer in self.peers.silent(self._now):
-            incarnation = self.peers.incarnation(peer)  # 0: it could never reach us
+            incarnation = self.peers.reached(peer)
             self._lose(peer)
             if incarnation and peer != self._directory_name:
                 self._send(self._directory_name, PeerSuspected(peer, incarnation))
@@ -419,6 +419,7 @@ class Node:
             for name, member in before.items():
                 if name in self.peers.members:
                     continue
+                self.peers.see_off(name, member.incarnation)
                 if self.peers.is_succeeded(member):
                     self.exchange.lost_before(name)
                 else:
