@@ -191,7 +191,7 @@ def plan_move(
         saves=not recovered,
     )
     if not recovered:
-        channel.checkpoint, channel.fresh = None, False
+        channel.checkpoint, channel.fresh = None, not old  # without suppliers it has done nothing
 
     def commit(graph: Graph) -> None:
         for stage in old:

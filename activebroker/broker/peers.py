@@ -71,8 +71,10 @@ class Peers:
         return link is not None and link.peer_incarnation not in (0, member.incarnation)
 
     def is_greeting(self, frame: Frame) -> bool:
-        """Whether the frame only tells who somebody is that there is nothing to do with yet."""
-        return frame.seq == 0 and frame.sender not in self.links
+        """Whether the frame only tells who somebody is that is no member yet."""
+        member = self.members.get(frame.sender)
+        known = member is not None and member.incarnation == frame.incarnation
+        return frame.seq == 0 and frame.sender not in self.links and not known
 
     def answer(self, frame: Frame, body: Heard | Expelled) -> Transmit:
         """Say something outside of any link to a frame's sender."""

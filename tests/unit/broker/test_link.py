@@ -224,5 +224,10 @@ def test_a_greeting_of_a_stranger_makes_no_link() -> None:
     there.greet("a", 0.0)
     (heard,) = frames_of(there)
     assert here.is_greeting(heard)
+    here.members["b"] = Member("b", "b", False, 2)
+    assert here.is_greeting(heard), "its successor is a member"
+    here.members["b"] = Member("b", "b", False, 1)
+    assert not here.is_greeting(heard)
+    del here.members["b"]
     here.send("b", Greet("one"), 0.0)
     assert not here.is_greeting(heard), "it is awaited"
