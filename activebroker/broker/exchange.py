@@ -407,9 +407,7 @@ class Exchange:
     def lost(self, peer: str) -> None:
         """A node is gone: end what led to it and what came from it."""
         for outlet in list(self.outlets.values()):
-            for flow in list(outlet.flows.values()):
-                if flow.spec.target == peer:
-                    outlet.close(flow.spec.id)
+            outlet.lost(peer)
             self._unblocked(outlet)
         for port in list(self.ports.values()):
             self._pass(port, port.lost(peer))

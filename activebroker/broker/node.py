@@ -190,6 +190,7 @@ class Node:
             return
         if self.peers.restarted(frame):
             self._lose(frame.sender)
+            self.peers.drop(frame.sender)  # with what was still sent to its predecessor
         if self.peers.is_stale(frame):
             self._effects.append(self.peers.answer(frame, Heard()))  # which tells who we are
             return

@@ -45,6 +45,7 @@ class Taker:
     since: Positions = field(default_factory=dict)
     flow: OutFlow | None = None
     last: int = 0  # the flow that served it last
+    at: str = ""  # where that led
     sent: Positions = field(default_factory=dict)
     settled: Positions = field(default_factory=dict)
     kept: deque[tuple[str, Position, Parcel | StreamEnded]] = field(default_factory=deque)
@@ -155,7 +156,7 @@ class Outlet:
             dict(spec.since),
         )
         taker.flow = self.flows[spec.id] = OutFlow(spec)
-        taker.last = spec.id
+        taker.last, taker.at = spec.id, spec.target
         if spec.resumes:
             for supplier, _, item in kept:
                 self._give(taker, supplier, item)
@@ -183,6 +184,15 @@ class Outlet:
             taker.flow = None
             if not taker.keeps:
                 del self.takers[flow.spec.taker]
+
+    def lost(self, peer: str) -> None:
+        """A node is gone: who was there takes nothing any more, but may come back elsewhere."""
+        for flow in list(self.flows.values()):
+            if flow.spec.target == peer:
+                self.close(flow.spec.id)
+        for name, taker in list(self.takers.items()):
+            if taker.at == peer and taker.closed and not taker.keeps:
+                del self.takers[name]
 
     def served_by(self, flow_id: int) -> str | None:
         """The taker whose flow this is now."""

@@ -95,7 +95,9 @@ class Peers:
     def restarted(self, frame: Frame) -> bool:
         """Whether the sender is a new incarnation of a peer that we have a link with."""
         link = self.links.get(frame.sender)
-        return link is not None and link.peer_incarnation not in (0, frame.incarnation)
+        if link is None:
+            return False
+        return (link.peer_incarnation or link.addressed) not in (0, frame.incarnation)
 
     def receive(self, frame: Frame, now: float) -> bool:
         """Whether the frame's body is the next to handle."""
