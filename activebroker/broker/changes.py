@@ -103,9 +103,10 @@ class Changes:
         """A third-party derivation that has not ended."""
         return self._migrations.get(derivation)
 
-    def moves(self, channel: Channel) -> bool:
-        """Whether a derivation of this channel is under way."""
-        return any(each.channel is channel for each in self._migrations.values())
+    def migration_of(self, channel: Channel) -> Migration | None:
+        """The derivation of this channel that is under way, if one is."""
+        mine = (each for each in self._migrations.values() if each.channel is channel)
+        return next(mine, None)
 
     def overdue(self) -> list[Migration]:
         """The migrations that go on behind the change that began them."""

@@ -181,31 +181,35 @@ class Directory:
 
     def _accept(self, name: str) -> None:
         """Keep a checkpoint, unless what its filter made at an earlier place may still be lost."""
-        channel = self.graph.channels.get(name)
-        if channel is None or any(outlet.supplier is None for outlet in channel.left.values()):
+        if (channel := self.graph.channels.get(name)) is None:
             return
-        moves = self._changes.moves(channel)
-        if channel.returning:
-            if not moves:
-                self._changes.submit(self._stay(channel), lambda result, error: None)
+        moving = self._changes.migration_of(channel)
+        places = {stage.id: stage.node for stage in channel.stages.values()}
+        earlier = {outlet.id for outlet in channel.left.values() if outlet.supplier is None}
+        if moving is not None and earlier:  # the old place may still have much to do
+            places = {stage: node for node, stage in moving.old_stages.items()}
+            earlier -= places.keys()
+        if earlier:
+            return
+        if channel.returning and moving is None:
+            self._changes.submit(self._stay(channel), lambda result, error: None)
             return
         waiting = self._unaccepted.get(name, {})
-        if not moves and not self.graph.recovers(channel):
+        if moving is None and not self.graph.recovers(channel):
             waiting.clear()  # sent before the filter came to stay where it is
-        for stage in channel.stages.values():
-            if (taken := waiting.pop(stage.id, None)) is not None:
+        for stage, node in places.items():
+            if (taken := waiting.pop(stage, None)) is not None:
                 # Of a filter at its suppliers each has a part.
-                several = len(channel.stages) > 1
-                parts = [channel.checkpoint] if several and channel.checkpoint else []
+                parts = [channel.checkpoint] if channel.checkpoint and len(places) > 1 else []
                 channel.checkpoint = merged([*parts, taken.checkpoint])
                 channel.fresh = False
-                self._tell(stage.node, CheckpointKept(stage.id))
-        if not moves:
+                self._tell(node, CheckpointKept(stage))
+        if moving is None:
             self._unaccepted.pop(name, None)  # what is left is of earlier places
 
     def _stay(self, channel: Channel) -> Change:
         """What a filter made before it came to its suppliers is safe: from now on it is theirs."""
-        if channel.closed or not channel.returning or self._changes.moves(channel):
+        if channel.closed or not channel.returning or self._changes.migration_of(channel):
             return
         assert channel.parent is not None
         channel.returning, channel.checkpoint = False, None

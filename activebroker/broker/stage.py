@@ -93,7 +93,7 @@ class Stage:
         if self.outlet.ended:
             self._discard()
             return None
-        if self.saving.due and (self.saving.wanted or not self.moving):
+        if self.saving.due:
             if not self.exact and not self.saving.fails:
                 self._working = True
                 self.saving.begin()

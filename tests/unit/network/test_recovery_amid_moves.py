@@ -200,3 +200,22 @@ def test_a_process_that_restarts_twice_joins(milliseconds: int) -> None:
     source.publish(0, 1)
     finish(scene, sink)
     assert sink.traces == ["0", "1"]
+
+
+def test_a_supplier_that_leaves_behind_a_full_window_does_not_hold_up_a_move() -> None:
+    """It has more to publish than is kept for the filter, which has to settle that as it moves."""
+    scene = Scene()
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", derived, pace=1.0)
+    for _ in range(40):
+        source.publish(0, blob=1 << 20)
+    scene.net.run_for(2.5)
+    assert source.supply.waiting, "the supplier is not held up"
+    scene.close_supplier(source)
+    assert source.supply.waiting, "it has left, and not all of it has gone"
+    moving = scene.begin_move(derived, "dallas")
+    scene.net.run_until(lambda: moving.done)
+    scene.settle()
+    assert sink.traces == [f"{n}/{n + 1}" for n in range(40)]
+    finish(scene, sink)
