@@ -36,6 +36,7 @@ Do = Literal[
     "derive",
     "move",
     "offload",
+    "split",
     "close supplier",
     "close derived",
     "close root",
@@ -73,9 +74,9 @@ class Options:
 class Step:
     """What a user does at `at`.
 
-    `host`: where. `object`: the channel, supplier or consumer concerned. `choice`: events a batch;
-    the filter; 1 for a slow consumer; 1 for a supplier that ended before, to open again. `place`:
-    of a derivation. `times`: batches published, in `over` seconds.
+    `host`: where. `object`: the channel, supplier, consumer or (of a split) broker concerned.
+    `choice`: events a batch; the filter; 1 for a slow consumer; 1 for a supplier that ended before,
+    to open again. `place`: of a derivation. `times`: batches published, in `over` seconds.
     """
 
     at: float
@@ -141,7 +142,10 @@ def draw(seed: int) -> Scenario:
     rng = random.Random(seed)
     options = _options(rng)
     steps = _steps(rng, options)
-    return Scenario(seed, options, steps, _faults(rng, options, steps))
+    faults = _faults(rng, options, steps)
+    if rng.random() < 0.08:
+        steps = tuple(sorted((*steps, *_split(rng, options, steps)), key=lambda step: step.at))
+    return Scenario(seed, options, steps, faults)
 
 
 def _options(rng: random.Random) -> Options:
@@ -232,6 +236,31 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
         for _ in range(max(0, suppliers - 4) or (rng.random() < 0.1))
     ]
     return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A broker gets a few filters, some of them beside others, and is split under load."""
+    pick = rng.choice
+    brokers = options.brokers + 1  # with the hub
+    broker = rng.randrange(brokers)
+    at = rng.uniform(0.2, max(0.4, steps[-1].at))
+
+    def step(at: float, do: Do, choice: int = 0, place: int = 0, times: int = 1) -> Step:
+        over = options.slowest * pick((2, 10, 20))
+        return Step(at, do, rng.randrange(64), rng.randrange(64), choice, place, times, over)
+
+    # Of the places of a derivation, brokers come behind "consumer", and "supplier" behind them.
+    places = [1 + broker, 1 + broker, *pick(((), (1 + broker,), (1 + brokers,)))]
+    found = [
+        step(at * number / 5, "derive", rng.randrange(64), place)
+        for number, place in enumerate(places, 1)
+    ]
+    found += [step(at * 0.7, "subscribe") for _ in range(pick((1, 2)))]
+    for _ in range(pick((1, 2, 3))):
+        times = pick((2, 4, 8))
+        found.append(step(at - rng.random() * 0.2, "publish", pick((1, 1, 2, 4)), times=times))
+    split = Step(at, "split", rng.randrange(64), broker, 0, rng.randrange(64))
+    return (*found, split)
 
 
 def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Fault, ...]:
