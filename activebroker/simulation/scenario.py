@@ -143,7 +143,7 @@ def draw(seed: int) -> Scenario:
     options = _options(rng)
     steps = _steps(rng, options)
     faults = _faults(rng, options, steps)
-    if rng.random() < 0.08:
+    if rng.random() > 0.92:
         steps = tuple(sorted((*steps, *_split(rng, options, steps)), key=lambda step: step.at))
     return Scenario(seed, options, steps, faults)
 
@@ -239,11 +239,11 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
 
 
 def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """A broker gets a few filters, some of them beside others, and is split under load."""
+    """A broker gets some filters, perhaps one beside another, and is split under load."""
     pick = rng.choice
     brokers = options.brokers + 1  # with the hub
     broker = rng.randrange(brokers)
-    at = rng.uniform(0.2, max(0.4, steps[-1].at))
+    at = rng.uniform(0.2, max(0.4, steps[-1].at)) + 10 * options.slowest
 
     def step(at: float, do: Do, choice: int = 0, place: int = 0, times: int = 1) -> Step:
         over = options.slowest * pick((2, 10, 20))
@@ -252,13 +252,13 @@ def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tup
     # Of the places of a derivation, brokers come behind "consumer", and "supplier" behind them.
     places = [1 + broker, 1 + broker, *pick(((), (1 + broker,), (1 + brokers,)))]
     found = [
-        step(at * number / 5, "derive", rng.randrange(64), place)
-        for number, place in enumerate(places, 1)
+        step(0.02 * number, "derive", rng.randrange(64), place)
+        for number, place in enumerate(places)
     ]
     found += [step(at * 0.7, "subscribe") for _ in range(pick((1, 2)))]
-    for _ in range(pick((1, 2, 3))):
+    for _ in range(pick((2, 3, 4))):
         times = pick((2, 4, 8))
-        found.append(step(at - rng.random() * 0.2, "publish", pick((1, 1, 2, 4)), times=times))
+        found.append(step(at * rng.uniform(0.6, 1.0), "publish", pick((1, 1, 2, 4)), times=times))
     split = Step(at, "split", rng.randrange(64), broker, 0, rng.randrange(64))
     return (*found, split)
 
