@@ -245,22 +245,27 @@ def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tup
     broker = rng.randrange(brokers)
     at = rng.uniform(0.2, max(0.4, steps[-1].at)) + 10 * options.slowest
 
-    def step(at: float, do: Do, choice: int = 0, place: int = 0, times: int = 1) -> Step:
-        over = options.slowest * pick((2, 10, 20))
-        return Step(at, do, rng.randrange(64), rng.randrange(64), choice, place, times, over)
+    def number() -> int:
+        return rng.randrange(64)
 
     # Of the places of a derivation, brokers come behind "consumer", and "supplier" behind them.
-    places = [1 + broker, 1 + broker, *pick(((), (1 + broker,), (1 + brokers,)))]
+    there, supplier = 1 + broker, 1 + brokers
     found = [
-        step(0.02 * number, "derive", rng.randrange(64), place)
-        for number, place in enumerate(places)
+        Step(at * turn / 6, "derive", number(), number(), number(), there)
+        for turn in range(pick((2, 2, 3)))
     ]
-    found += [step(at * 0.7, "subscribe") for _ in range(pick((1, 2)))]
+    if rng.random() < 0.5:
+        derived = options.roots + rng.randrange(3)
+        found.append(Step(at * 0.5, "derive", number(), derived, number(), supplier))
+    for _ in range(pick((1, 2))):
+        found.append(Step(at * 0.7, "subscribe", number(), number()))
     for _ in range(pick((2, 3, 4))):
-        times = pick((2, 4, 8))
-        found.append(step(at * rng.uniform(0.6, 1.0), "publish", pick((1, 1, 2, 4)), times=times))
-    split = Step(at, "split", rng.randrange(64), broker, 0, rng.randrange(64))
-    return (*found, split)
+        over = options.slowest * pick((2, 10, 20))
+        size, times = pick((1, 1, 2, 4)), pick((2, 4, 8))
+        due = at * rng.uniform(0.6, 1.0)
+        found.append(Step(due, "publish", 0, number(), size, 0, times, over))
+    found.append(Step(at, "split", number(), broker, 0, number()))
+    return tuple(found)
 
 
 def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Fault, ...]:
