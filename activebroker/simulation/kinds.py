@@ -59,8 +59,8 @@ class Kinds:
         """The initiator of a derivation, at `node`, is in another state."""
         if state == "COMPLETED" or state in UNDONE:
             self.carried[self._begun.pop(derivation)._replace(outcome=state)] += 1
-        elif (found := migration(node, derivation)) is not None:
-            self._begun.setdefault(derivation, self._seen(*found))
+        elif derivation not in self._begun and (found := migration(node, derivation)) is not None:
+            self._begun[derivation] = self._seen(*found)
 
     def _seen(self, graph: Graph, migration: Migration) -> Carried:
         channel = migration.channel
@@ -69,20 +69,27 @@ class Kinds:
             depth, each = depth + 1, graph.channels[each.parent]
         envelope = channel.envelope
         stateful = envelope is not None and envelope.name in _STATEFUL
-        return Carried(self._kind(graph, migration), depth, len(each.outlets), stateful, "")
-
-    def _kind(self, graph: Graph, migration: Migration) -> str:
+        suppliers = len({outlet.supplier for outlet in each.outlets.values()})
         request = migration.request
-        if isinstance(request, Move):
-            if request in self.splits:
-                return SPLIT
-            return f"{_sort(migration.channel.at)} to {_sort(request.to)}"
-        swapped = {flow for swap in migration.plan.swaps for flow in swap.old}
-        ((outlet, _),) = migration.sources
-        relays = migration.channel.outlets
-        served = [flow for flow in graph.out_of(outlet.id) if flow.port.id not in relays]
-        left = [flow for flow in served if flow.crosses and flow.id not in swapped]
-        return OFFLOAD_OF_SOME if left else OFFLOAD
+        splits = isinstance(request, Move) and request in self.splits
+        kind = SPLIT if splits else kind_of(graph, migration)
+        return Carried(kind, depth, suppliers, stateful, "")
+
+
+def kind_of(graph: Graph, migration: Migration) -> str:
+    """From where to where a derivation goes, before it is in the picture."""
+    request = migration.request
+    if isinstance(request, Move):
+        return f"{_sort(migration.channel.at)} to {_sort(request.to)}"
+    # Whom the supplier served from afar; the port of a relay bears the id of its outlet.
+    remote = {
+        flow.id
+        for outlet, _ in migration.sources
+        for flow in graph.out_of(outlet.id)
+        if flow.crosses and flow.port.id not in migration.channel.outlets
+    }
+    swapped = {flow for swap in migration.plan.swaps for flow in swap.old}
+    return OFFLOAD if remote <= swapped else OFFLOAD_OF_SOME
 
 
 def _sort(place: str) -> str:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
 
-from activebroker.simulation.kinds import cells, kinds_table, met, missing, unforeseen
+from activebroker.broker.messages import Offload
+from activebroker.broker.migration import plan_offload
+from activebroker.events.wire import describe
+from activebroker.routing import Channel, Graph, Outlet, Port
+from activebroker.simulation.kinds import cells, kind_of, kinds_table, met, missing, unforeseen
 from activebroker.simulation.outcome import Carried, Outcome
+from activebroker.simulation.reference import ITEM
 from activebroker.simulation.run import run
 from activebroker.simulation.scenario import Options, Scenario, Step, draw
 
@@ -68,6 +74,24 @@ def test_each_derivation_is_counted_as_what_it_is() -> None:
     outcome = run(SCENARIO)
     assert not outcome.violations
     assert outcome.carried == CARRIED
+
+
+def test_an_offload_that_leaves_the_supplier_others_is_one_of_some() -> None:
+    graph = Graph()
+    channel = graph.channels["x"] = Channel("x", describe(ITEM))
+    outlet = channel.outlets[graph.new_id()] = Outlet(1, "east", "s1")
+    for node in ("west", "home", "east"):
+        port = Port(graph.new_id(), node)
+        channel.ports[port.id] = port
+        graph.connect(channel, outlet, port)
+    migration = plan_offload(
+        graph, "hub", channel, outlet, "atlanta", Offload("x", "s1", "atlanta", 20.0)
+    )
+    assert kind_of(graph, migration) == "offload"
+    (swap,) = migration.plan.swaps
+    assert len(swap.old) == 2
+    some = replace(migration.plan, swaps=(replace(swap, old=swap.old[:1]),))
+    assert kind_of(graph, replace(migration, plan=some)) == "offload of some"
 
 
 def test_a_split_asks_for_the_status_and_then_for_the_moves() -> None:
