@@ -51,7 +51,7 @@ class Migration:
     new_flows: list[Flow]
     kept_at: list[str]  # nodes that keep events for the filter, and must hear what is settled
     commit: Callable[[Graph], None]
-    patience: float
+    request: Move | Offload
     machine: Initiator = field(init=False)
     _tell: Callable[[str, Body], None] = field(init=False)
     _set_deadline: Callable[[int, float | None], None] = field(init=False)
@@ -74,7 +74,7 @@ class Migration:
     ) -> None:
         """Carry the plan out. `finished(self, outcome, reason)` is called when it has ended, and
         before that, once, should it be overdue."""
-        self.machine = Initiator(self.plan, self.patience)
+        self.machine = Initiator(self.plan, self.request.patience)
         self._tell, self._set_deadline = tell, set_deadline
         self._finished, self._now = finished, now
         self._handle(initiator.Begun())
@@ -218,7 +218,7 @@ def plan_move(
         new_flows=[*inputs, *out_flows],
         kept_at=[each.node for each in (*parent.left.values(), *parent.relayed.values())],
         commit=commit,
-        patience=request.patience,
+        request=request,
     )
 
 
@@ -275,7 +275,7 @@ def plan_offload(
         new_flows=[feed, *out_flows],
         kept_at=[],
         commit=commit,
-        patience=request.patience,
+        request=request,
     )
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from activebroker.broker import Node
 from activebroker.broker.link import HEARTBEAT_EVERY
+from activebroker.broker.migration import Migration
 from activebroker.broker.node import TICK
 from activebroker.broker.peers import LOST_AFTER
+from activebroker.routing import Graph
 from derivation.machine import Machine
 from derivation.protocol import Plan
 
@@ -43,6 +45,14 @@ def plans(node: Node) -> Iterator[Plan]:
     if node.directory is not None:
         for migration in node.directory._changes._migrations.values():
             yield migration.plan
+
+
+def migration(node: Node, derivation: int) -> tuple[Graph, Migration] | None:
+    """A derivation that this node initiates and that has not ended, and the picture it is in."""
+    if (directory := node.directory) is None:
+        return None
+    found = directory.migration(derivation)
+    return None if found is None else (directory.graph, found)
 
 
 def idle_ticks(node: Node, now: float) -> int:

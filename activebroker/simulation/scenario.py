@@ -36,6 +36,7 @@ Do = Literal[
     "derive",
     "move",
     "offload",
+    "split",
     "close supplier",
     "close derived",
     "close root",
@@ -73,9 +74,9 @@ class Options:
 class Step:
     """What a user does at `at`.
 
-    `host`: where. `object`: the channel, supplier or consumer concerned. `choice`: events a batch;
-    the filter; 1 for a slow consumer; 1 for a supplier that ended before, to open again. `place`:
-    of a derivation. `times`: batches published, in `over` seconds.
+    `host`: where. `object`: the channel, supplier, consumer or (of a split) broker concerned.
+    `choice`: events a batch; the filter; 1 for a slow consumer; 1 for a supplier that ended before,
+    to open again. `place`: of a derivation. `times`: batches published, in `over` seconds.
     """
 
     at: float
@@ -141,7 +142,10 @@ def draw(seed: int) -> Scenario:
     rng = random.Random(seed)
     options = _options(rng)
     steps = _steps(rng, options)
-    return Scenario(seed, options, steps, _faults(rng, options, steps))
+    faults = _faults(rng, options, steps)
+    if rng.random() > 0.92:
+        steps = tuple(sorted((*steps, *_split(rng, options, steps)), key=lambda step: step.at))
+    return Scenario(seed, options, steps, faults)
 
 
 def _options(rng: random.Random) -> Options:
@@ -232,6 +236,36 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
         for _ in range(max(0, suppliers - 4) or (rng.random() < 0.1))
     ]
     return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A broker gets some filters, perhaps one beside another, and is split under load."""
+    pick = rng.choice
+    brokers = options.brokers + 1  # with the hub
+    broker = rng.randrange(brokers)
+    at = rng.uniform(0.2, max(0.4, steps[-1].at)) + 10 * options.slowest
+
+    def number() -> int:
+        return rng.randrange(64)
+
+    # Of the places of a derivation, brokers come behind "consumer", and "supplier" behind them.
+    there, supplier = 1 + broker, 1 + brokers
+    found = [
+        Step(at * turn / 6, "derive", number(), number(), number(), there)
+        for turn in range(pick((2, 2, 3)))
+    ]
+    if rng.random() < 0.5:
+        derived = options.roots + rng.randrange(3)
+        found.append(Step(at * 0.5, "derive", number(), derived, number(), supplier))
+    for _ in range(pick((1, 2))):
+        found.append(Step(at * 0.7, "subscribe", number(), number()))
+    for _ in range(pick((2, 3, 4))):
+        over = options.slowest * pick((2, 10, 20))
+        size, times = pick((1, 1, 2, 4)), pick((2, 4, 8))
+        due = at * rng.uniform(0.6, 1.0)
+        found.append(Step(due, "publish", 0, number(), size, 0, times, over))
+    found.append(Step(at, "split", number(), broker, 0, number()))
+    return tuple(found)
 
 
 def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Fault, ...]:

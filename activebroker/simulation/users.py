@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,9 +16,12 @@ from activebroker.broker.messages import (
     Offload,
     OpenChannel,
     OpenSupplier,
+    ReportStatus,
     Subscribe,
     Unsubscribe,
 )
+from activebroker.broker.splitting import split_moves
+from activebroker.core.errors import UnknownPlace
 from activebroker.events import Batch, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
@@ -34,6 +37,7 @@ from activebroker.simulation.reference import (
 )
 from activebroker.simulation.scenario import BROKER_NAMES, HUB, Options, Step
 from activebroker.simulation.world import World
+from derivation.split import MoveTo
 
 MOST_CHANNELS = 6
 MOST_SUPPLIERS = 8
@@ -149,6 +153,8 @@ class Users:
                     self.ask(f"moves {channel.name} to {to}", host, move)
             case "offload":
                 self._offload(step)
+            case "split":
+                self._split(host, step)
             case "close supplier":
                 self._close_supplier(step)
             case "close derived":
@@ -304,6 +310,34 @@ class Users:
         for each in self.channels:
             if each.parent is channel:
                 self._close(each)
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def _split(self, host: Host, step: Step) -> None:
+        broker = _pick(self.brokers, step.object)
+        to = _pick([name for name in self.brokers if name != broker], step.place)
+        assert broker is not None and to is not None
+
+        def reported(status: dict[str, Any]) -> None:
+            try:
+                moves = split_moves(status, broker, to)
+            except UnknownPlace:
+                if not self.world.deaths:
+                    raise
+                return
+            self._move_on(host, moves)
+
+        self.ask(f"splits {broker} with {to}", host, ReportStatus(), reported)
+
+    def _move_on(self, host: Host, moves: Sequence[MoveTo]) -> None:
+        """One after the other; the first that is refused is the last."""
+        if not moves:
+            return
+        first, *others = moves
+        move = Move(first.channel, first.to, host.name, self.options.patience)
+        self.world.kinds.splits[move] = None
+        what = f"moves {first.channel} to {first.to}, to split"
+        self.ask(what, host, move, lambda _: self._move_on(host, others))
 
     # --- inside -------------------------------------------------------------------------------
 
