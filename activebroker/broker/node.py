@@ -278,7 +278,11 @@ class Node:
         exchange = self.exchange
         match body:
             case Deploy(stage):
-                exchange.open_stage(stage)
+                opened = exchange.open_stage(stage)
+                if stage.envelope is None:  # a relay has nothing to load
+                    exchange.start_stage(opened)
+                    done(None, None)
+                    return
                 self._deploying[stage.id] = done
                 self._effects.append(LoadStage(stage))
                 if stage.checkpoint is not None and stage.checkpoint.state:
@@ -296,8 +300,8 @@ class Node:
                 exchange.forget_taker(outlet, taker)
             case FinishFlow(outlet, flow):
                 exchange.end_flow(outlet, flow, finished=True)
-            case SetPredicate(outlet, flow, predicate):
-                done(exchange.set_predicate(outlet, flow, predicate), None)
+            case SetPredicate(outlet, taker, predicate):
+                done(exchange.set_predicate(outlet, taker, predicate), None)
                 return
             case ClosePort(port, flows):
                 exchange.complete_port(port, flows)

@@ -52,7 +52,7 @@ class Port:
         self.received: Positions = {}  # how far what went on has come
         self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
         self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
-        self.holes = False  # a flow was lost that is yet to be replaced
+        self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
         self._ended: dict[int, int] = {}  # ended flow -> followers that have yet to open
         self._finished: set[int] = set()
         self._lost: set[int] = set()
@@ -76,7 +76,7 @@ class Port:
         """The channel was closed: the port is complete when `flows` have finished."""
         self._awaited = frozenset(flows)
 
-    def expect(self, flow: int, source: str, outlet: int) -> None:
+    def expect(self, flow: int, source: str, outlet: int, supplier: str | None = None) -> None:
         """The directory's notice that a flow is being opened: without it, a port whose channel is
         closed would be complete while a short-lived supplier's events are still on their way."""
         if flow in self._early:
@@ -84,7 +84,7 @@ class Port:
         elif flow in self.flows:
             self.flows[flow].told = True
         else:
-            self.flows[flow] = InFlow(flow, source, outlet, set(), begun=False)
+            self.flows[flow] = InFlow(flow, source, outlet, set(), supplier, begun=False)
 
     def opened(
         self,
@@ -96,8 +96,10 @@ class Port:
         supplier: str | None = None,
         taker: str = "",
         recovers: bool = False,
+        behind: bool = False,
     ) -> None:
-        """A flow begins. `expected`: the directory gives notice of it too."""
+        """A flow begins. `expected`: the directory gives notice of it too. `behind`: it follows
+        those of its supplier from other outlets that are here."""
         if taker:
             self.sources[outlet] = source, taker
             self.leaving.pop(outlet, None)
@@ -112,6 +114,12 @@ class Port:
                 self._break(flow)
             elif earlier not in self._finished:
                 flow.after.add(earlier)
+        if behind:
+            flow.after |= {
+                each.id
+                for each in self.flows.values()
+                if each.supplier == supplier and each.outlet != outlet
+            }
 
     def arrived(self, flow_id: int, item: Item) -> list[tuple[InFlow, Item]]:
         """Take the next item of a flow; an end may set others free."""
@@ -148,11 +156,11 @@ class Port:
         """These outlets' flows are to be replaced; return how far the port has come."""
         for outlet in outlets:
             self.sources.pop(outlet, None)
+            self.holes.pop(outlet, None)
             for flow in [flow for flow in self.flows.values() if flow.outlet == outlet]:
                 del self.flows[flow.id]
                 if not flow.told:
                     self._early.add(flow.id)
-        self.holes = False
         return self.received
 
     def leave(self, upto: Positions) -> None:
@@ -175,7 +183,8 @@ class Port:
             if flow.held and isinstance(flow.held[-1], FlowEnded):
                 continue  # all of it is here
             flow.lost = True
-            self.holes = self.holes or flow.recovers
+            if flow.recovers:
+                self.holes[flow.outlet] = None
             free += self.arrived(flow.id, FlowEnded(flow.id, self.id))
         return free
 

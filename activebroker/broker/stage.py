@@ -113,7 +113,7 @@ class Stage:
             self.saving.covered({supplier_of(item): item.upto}, _size(item))
         if self._leaving and not self._inbox:
             # If the supplier is lost, the directory may count on these flows still.
-            self.outlet.end(finished=True)
+            self.outlet.end(finished=True, keeps=True)
         elif not self._inbox and self.outlet.ready and (self.port.complete or self.port.error):
             if not self.exact:
                 self._working = self._ending = True

@@ -33,6 +33,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     filter. If that `recovers`, what it has not settled is kept for it, and a flow that `resumes`
     begins with that. What it has already, up to `since`, is not sent. Where the outlet
     has ended, or serves the taker no more, the flow ends then, and `followers` others wait for it.
+    One that is `behind` follows also what the port has of the supplier when it begins.
     """
 
     id: int
@@ -48,6 +49,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     recovers: bool = False
     resumes: bool = False
     followers: int = 0
+    behind: bool = False
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -62,8 +64,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class StageSpec(msgspec.Struct, frozen=True):
     """A filter at a place. Its port and its outlet bear the stage's id.
 
-    Without an envelope it is a relay: it forwards what it gets. With a `checkpoint` it goes on
-    where another place has left off.
+    Without an envelope it is a relay of the channel: it forwards what it gets. With a `checkpoint`
+    it goes on where another place has left off.
     """
 
     id: int

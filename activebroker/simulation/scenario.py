@@ -74,8 +74,9 @@ class Step:
     """What a user does at `at`.
 
     `host`: where. `object`: the channel, supplier or consumer concerned. `choice`: events a batch;
-    the filter; 1 for a slow consumer; 1 for a supplier that ended before, to open again. `place`:
-    of a derivation. `times`: batches published, in `over` seconds.
+    the filter; 1 for a slow consumer; 1 for a supplier that ended before, to open again; how many
+    processes an offload is for, 0 for all. `place`: of a derivation. `times`: batches published, in
+    `over` seconds.
     """
 
     at: float
@@ -217,6 +218,7 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
             publish(again + 6 * options.slowest, options.slowest, 4)
     rare: tuple[tuple[Do, float], ...] = (
         ("offload", 0.2),
+        ("offload", 0.07),
         ("subscribe", 0.2),
         ("unsubscribe", 0.15),
         ("close supplier", 0.2),
@@ -226,7 +228,8 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     for do, probability in rare:
         if rng.random() < probability:
             at = rng.uniform(0.1, 0.1 + busy)
-            steps.append(Step(at, do, at_sink(), number(), 0, number()))
+            some = pick((0, 0, 1, 1, 2)) if do == "offload" else 0
+            steps.append(Step(at, do, at_sink(), number(), some, number()))
     steps += [
         Step(rng.uniform(0.05, busy), "open supplier", at_source(), number())
         for _ in range(max(0, suppliers - 4) or (rng.random() < 0.1))
