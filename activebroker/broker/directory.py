@@ -159,11 +159,9 @@ class Directory:
     def told(self, source: str, body: CheckpointTaken | OutletDrained | PeerSuspected) -> None:
         """Take news from a node."""
         match body:
-            case CheckpointTaken(channel, stage):
-                maker = self.graph.made_by(stage)
-                name = channel if maker is None else maker.name
-                self._unaccepted.setdefault(name, {})[stage] = body
-                self._accept(name)
+            case CheckpointTaken(makes, stage):
+                self._unaccepted.setdefault(makes, {})[stage] = body
+                self._accept(makes)
             case OutletDrained(outlet_id):
                 for each in self.graph.channels.values():
                     if (outlet := each.outlets.get(outlet_id)) is not None:

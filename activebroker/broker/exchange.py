@@ -368,7 +368,7 @@ class Exchange:
         if (work := stage.pump()) is not None:
             self._ask_driver(work)
         if (checkpoint := stage.saving.to_send()) is not None:
-            taken = CheckpointTaken(stage.spec.channel, stage.spec.id, checkpoint)
+            taken = CheckpointTaken(stage.spec.makes, stage.spec.id, checkpoint)
             self._send(self._directory, taken, ())
         self._sweep(stage.outlet)
 

@@ -343,9 +343,10 @@ class FailuresReported(Message, frozen=True):
 
 
 class CheckpointTaken(Message, frozen=True):
-    """A stage's node to the directory: it can go on from here, should this node be lost."""
+    """A stage's node to the directory: what `makes` the channel, or the relay, can go on from here,
+    should this node be lost."""
 
-    channel: str
+    makes: str
     stage: int
     checkpoint: Checkpoint
 

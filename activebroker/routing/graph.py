@@ -181,7 +181,7 @@ class Relay(Channel):
     ) -> StageSpec:
         assert self.parent is not None
         return StageSpec(
-            stage.id, self.parent, stage.engine, None, self.owner, recovers, checkpoint
+            stage.id, self.parent, stage.engine, None, self.owner, recovers, checkpoint, self.name
         )
 
 
@@ -219,11 +219,6 @@ class Graph:
     def relay_at(self, outlet: Outlet) -> Relay | None:
         """The relay whose outlet this is."""
         return next((each for each in self.relays.values() if outlet.id in each.outlets), None)
-
-    def made_by(self, stage_id: int) -> Channel | None:
-        """The derived channel, or the relay, of a stage."""
-        makers = (*self.channels.values(), *self.relays.values())
-        return next((each for each in makers if stage_id in each.stages), None)
 
     def wanting(self, channel: Channel) -> list[Port]:
         """The ports of those who take a channel, or what a relay passes on."""

@@ -64,8 +64,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class StageSpec(msgspec.Struct, frozen=True):
     """A filter at a place. Its port and its outlet bear the stage's id.
 
-    Without an envelope it is a relay of the channel: it forwards what it gets. With a `checkpoint`
-    it goes on where another place has left off.
+    Without an envelope it is a relay of the channel, called `relay`: it forwards what it gets. With
+    a `checkpoint` it goes on where another place has left off.
     """
 
     id: int
@@ -75,3 +75,9 @@ class StageSpec(msgspec.Struct, frozen=True):
     owner: str  # the node that derived it, where failures are reported
     recovers: bool = False  # if its node is lost, it goes on elsewhere
     checkpoint: Checkpoint | None = None
+    relay: str = ""
+
+    @property
+    def makes(self) -> str:
+        """The channel, or the relay, that it is a place of."""
+        return self.relay or self.channel
