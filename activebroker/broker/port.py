@@ -57,6 +57,7 @@ class Port:
         self._finished: set[int] = set()
         self._lost: set[int] = set()
         self._broken: list[InFlow] = []
+        self._released: dict[int, None] = {}  # outlets that will be replaced
         self._early: set[int] = set()  # flows that ended before the directory's notice of them
         self._awaited: frozenset[int] | None = None  # set when the channel closes
 
@@ -99,7 +100,12 @@ class Port:
         behind: bool = False,
     ) -> None:
         """A flow begins. `expected`: the directory gives notice of it too. `behind`: it follows
-        those of its supplier from other outlets that are here."""
+        those of its supplier from other outlets that are here.
+
+        One that was on its way when its outlet was released is not taken.
+        """
+        if outlet in self._released:
+            return
         if taker:
             self.sources[outlet] = source, taker
             self.leaving.pop(outlet, None)
@@ -155,6 +161,7 @@ class Port:
     def release(self, outlets: Iterable[int]) -> Positions:
         """These outlets' flows are to be replaced; return how far the port has come."""
         for outlet in outlets:
+            self._released[outlet] = None
             self.sources.pop(outlet, None)
             self.holes.pop(outlet, None)
             for flow in [flow for flow in self.flows.values() if flow.outlet == outlet]:
