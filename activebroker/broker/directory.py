@@ -269,6 +269,13 @@ class Directory:
         for relay in list(self.graph.relays.values()):
             if any(stage.node == name for stage in relay.stages.values()):
                 yield from self._lose_relay(relay)
+            elif relay.own.node == name and not self.graph.fed(relay):
+                # What is on its way arrives; who is lost now cannot go on with it.
+                yield from self._tidy(
+                    (outlet.node, ForgetTaker(outlet.id, taker))
+                    for outlet in relay.outlets.values()
+                    for taker in relay.takers
+                )
         return None
 
     def _downwards(self) -> list[Channel]:

@@ -51,6 +51,8 @@ class Taker:
     closed: bool = False
 
     def keep(self, supplier: str, item: Parcel | StreamEnded) -> None:
+        if item.upto <= self.settled.get(supplier, NOWHERE):
+            return  # made once more here, it was settled where it was made before
         self.kept.append((supplier, item.upto, item))
         self.kept_bytes += _size(item)
 

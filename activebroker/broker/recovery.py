@@ -139,20 +139,20 @@ class Recovery:
         assert channel.parent is not None
         graph, parent = self._graph, self._graph.channels[channel.parent]
         if isinstance(channel, Relay):
-            kept_at = channel.own, channel.own.id in parent.outlets
-            known = kept_at[1] or channel.own.id in parent.left
-            return [kept_at] if known and channel.own.node in self._members else []
+            own = channel.own
+            lives = own.node in self._members and graph.fed(channel)
+            return [(own, own.id in parent.outlets)] if lives else []
         serving = [outlet for outlet, flows in graph.feeds(channel) if flows]
         earlier = [each for each in graph.keepers(parent, channel.name) if each not in serving]
-        # A relay that is lost as well will serve it when that goes on.
-        return [
-            *((outlet, False) for outlet in earlier if outlet.node in self._members),
-            *(
-                (outlet, True)
-                for outlet in serving
-                if outlet.node in self._members or graph.relay_at(outlet) is not None
-            ),
-        ]
+        feeds = [(outlet, False) for outlet in earlier] + [(outlet, True) for outlet in serving]
+        return [(outlet, serves) for outlet, serves in feeds if self._lives(outlet)]
+
+    def _lives(self, outlet: Outlet) -> bool:
+        """Whether what an outlet keeps can still come. A lost relay goes on if its supplier lives;
+        one of a dead supplier keeps nothing."""
+        if (relay := self._graph.relay_at(outlet)) is None:
+            return outlet.node in self._members
+        return relay.own.node in self._members and self._graph.fed(relay)
 
     def _connect(
         self,
@@ -173,6 +173,8 @@ class Recovery:
         up: list[tuple[Flow, tuple[int, ...]]] = []
         earlier: list[Flow] = []
         for source, serves in feeds:
+            if not self._lives(source):
+                continue  # lost meanwhile
             flow = Flow(graph.new_id(), parent.name, source, port)
             before = tuple(
                 each.id

@@ -256,6 +256,12 @@ class Graph:
             ),
         ]
 
+    def fed(self, relay: Relay) -> bool:
+        """Whether a relay's supplier, or what is kept of it, is there still."""
+        assert relay.parent is not None
+        parent = self.channels[relay.parent]
+        return relay.own.id in parent.outlets or relay.own.id in parent.left
+
     def rewant(self, relay: Relay) -> bool:
         """Let a relay's feed carry what its takers want together; False if it does already.
 
