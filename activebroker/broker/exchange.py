@@ -266,7 +266,7 @@ class Exchange:
         """Filters that came to their supplier are lost with this node: keep nothing for them."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
             for flow in list(outlet.flows.values()):
-                if not flow.spec.recovers:
+                if flow.spec.target == self._here and not flow.spec.recovers:
                     self.forget_taker(outlet_id, flow.spec.taker)
 
     def checkpoint_kept(self, stage_id: int) -> None:

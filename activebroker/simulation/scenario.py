@@ -7,7 +7,8 @@ that moment, so that a scenario from which something was taken out is a scenario
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
@@ -218,7 +219,6 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
             publish(again + 6 * options.slowest, options.slowest, 4)
     rare: tuple[tuple[Do, float], ...] = (
         ("offload", 0.2),
-        ("offload", 0.07),
         ("subscribe", 0.2),
         ("unsubscribe", 0.15),
         ("close supplier", 0.2),
@@ -228,13 +228,21 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     for do, probability in rare:
         if rng.random() < probability:
             at = rng.uniform(0.1, 0.1 + busy)
-            some = pick((0, 0, 1, 1, 2)) if do == "offload" else 0
-            steps.append(Step(at, do, at_sink(), number(), some, number()))
+            step = Step(at, do, at_sink(), number(), 0, number())
+            steps += _offloads(step) if do == "offload" else (step,)
     steps += [
         Step(rng.uniform(0.05, busy), "open supplier", at_source(), number())
         for _ in range(max(0, suppliers - 4) or (rng.random() < 0.1))
     ]
     return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _offloads(step: Step) -> Iterator[Step]:
+    """One of all that a supplier serves, or of some of it; and in some scenarios a second one."""
+    some = (0, 0, 1, 1, 2)[step.object % 5]
+    yield replace(step, choice=some)
+    if step.place % 3 == 0:
+        yield replace(step, at=step.at + 0.05, choice=2 - some, place=step.place + 1)
 
 
 def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Fault, ...]:
