@@ -131,7 +131,7 @@ class Exchange:
         """Begin a flow; `keeps`: what its taker has not settled, whether or not it recovers."""
         outlet = self.outlets.get(spec.outlet)
         keeps = keeps or spec.recovers
-        tracks = outlet is not None and (keeps or outlet.numbers)
+        tracks = outlet is not None and (keeps or outlet.tracks)
         opened = FlowOpened(
             spec.id,
             spec.port,
@@ -140,6 +140,7 @@ class Exchange:
             spec.supplier,
             spec.taker if tracks else "",
             (stage := self.stages.get(spec.outlet)) is not None and stage.saving.recovers,
+            spec.behind,
         )
         if spec.target == self._here:
             self._local.append(partial(self._opened_here, opened))
@@ -151,12 +152,13 @@ class Exchange:
         else:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
             error = self._stopped.get(spec.outlet)
-            end = FlowEnded(spec.id, spec.port, spec.followers, error is not None, error)
+            finished = error is not None or spec.supplier is not None
+            end = FlowEnded(spec.id, spec.port, spec.followers, finished, error)
             self._carry(OutFlow(spec), end)
 
     def expect_flow(self, spec: FlowSpec) -> None:
         if (port := self.ports.get(spec.port)) is not None:
-            port.expect(spec.id, spec.source, spec.outlet)
+            port.expect(spec.id, spec.source, spec.outlet, spec.supplier)
 
     def close_flow(self, outlet_id: int, flow_id: int, taker: str | None = None) -> None:
         """The flow's port is gone; with `taker`, for good."""
@@ -179,11 +181,11 @@ class Exchange:
             outlet.end_flow(flow_id, followers, finished)
             self._unblocked(outlet)
 
-    def set_predicate(self, outlet_id: int, flow_id: int, predicate: str | None) -> Positions:
-        """Change what a flow carries; return the position from which on it does."""
+    def set_predicate(self, outlet_id: int, taker: str, predicate: str | None) -> Positions:
+        """Change what a taker is given; return the position from which on it is."""
         if (outlet := self.outlets.get(outlet_id)) is None:
             return {}
-        outlet.set_predicate(flow_id, predicate)
+        outlet.set_predicate(taker, predicate)
         return outlet.positions
 
     def open_stage(self, spec: StageSpec) -> Stage:
@@ -383,7 +385,7 @@ class Exchange:
         if (work := stage.pump()) is not None:
             self._ask_driver(work)
         if (checkpoint := stage.saving.to_send()) is not None:
-            taken = CheckpointTaken(stage.spec.channel, stage.spec.id, checkpoint)
+            taken = CheckpointTaken(stage.spec.makes, stage.spec.id, checkpoint)
             self._send(self._directory, taken, ())
         if stage.outlet.ended and stage.saving.wanted:  # by an error: there is nothing to save
             stage.saving.recover_no_more()
@@ -457,6 +459,7 @@ class Exchange:
             opened.supplier,
             opened.taker,
             opened.recovers,
+            opened.behind,
         )
         if (stage := self.stages.get(port.id)) is not None:
             if opened.taker:
@@ -486,9 +489,8 @@ class Exchange:
                 if isinstance(item, FlowEnded):
                     stage.saving.urge()  # so that who has ended hears that
                     self._on_flow_ended(port.id, flow.id, flow.lost)
-            last = free[-1][1] if free else None
-            if stage.spec.envelope is None and isinstance(last, FlowEnded) and not last.finished:
-                # The supplier that handed its fan-out to this relay has left.
+            if stage.spec.envelope is None and free and isinstance(free[-1][1], FlowEnded):
+                # The supplier that this relay serves has left.
                 stage.leave_when_empty()
         else:
             for flow, item in free:
@@ -576,6 +578,11 @@ class Exchange:
     def _sweep(self, outlet: Outlet) -> None:
         stage = self.stages.get(outlet.id)
         if outlet.drained and (stage is None or not stage.moving):
+            if stage is not None and stage.spec.envelope is None:
+                # All that this relay has passed on is settled, there will be no checkpoint for it.
+                for source, (node, taker) in stage.port.sources.items():
+                    ended = source in stage.port.leaving
+                    self._settle(node, source, taker, stage.saving.inputs, ended)
             if self.outlets.pop(outlet.id, None) is not None:
                 self._send(self._directory, OutletDrained(outlet.id), ())
             self.remove_stage(outlet.id)

@@ -16,7 +16,7 @@ from activebroker.filters import Envelope, Failure
 from activebroker.routing import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
 from derivation.protocol import Plan, Swap
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
@@ -28,8 +28,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field=
 
 class FlowOpened(Message, frozen=True):
     """`taker` is whom the outlet keeps the flow's events for until it hears that they are settled;
-    empty where it does not. `recovers`: the flow comes from a filter that goes on elsewhere if this
-    node is lost."""
+    empty where it does not. `recovers`: the flow comes from what goes on elsewhere if this node is
+    lost. `behind`: it follows what the port has of the supplier now."""
 
     flow: int
     port: int
@@ -38,6 +38,7 @@ class FlowOpened(Message, frozen=True):
     supplier: str | None = None
     taker: str = ""
     recovers: bool = False
+    behind: bool = False
 
 
 class Events(Message, frozen=True):
@@ -185,10 +186,14 @@ class Move(Message, frozen=True):
 
 
 class Offload(Message, frozen=True):
+    """`consumers`: the nodes whose subscriptions and filters are handed over; None: all, and who
+    comes later."""
+
     channel: str
     supplier: str
     to: str
     patience: float
+    consumers: tuple[str, ...] | None = None
 
 
 class ReportStatus(Message, frozen=True):
@@ -244,11 +249,11 @@ class FinishFlow(Message, frozen=True):
 
 
 class SetPredicate(Message, frozen=True):
-    """What a relay's port wants has changed with its consumers. The answer is the position
-    from which on the flow carries it."""
+    """What a relay wants has changed with its consumers. The answer is the position from which on
+    the outlet gives it that."""
 
     outlet: int
-    flow: int
+    taker: str
     predicate: str | None
 
 
@@ -349,9 +354,10 @@ class FailuresReported(Message, frozen=True):
 
 
 class CheckpointTaken(Message, frozen=True):
-    """A stage's node to the directory: a filter can go on from here, should this node be lost."""
+    """A stage's node to the directory: what `makes` the channel, or the relay, can go on from here,
+    should this node be lost."""
 
-    channel: str
+    makes: str
     stage: int
     checkpoint: Checkpoint
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activebroker.broker.messages import (
@@ -18,6 +18,7 @@ from activebroker.broker.messages import (
     ProceedMove,
     SwapFlows,
 )
+from activebroker.matching import union
 from activebroker.routing import (
     Channel,
     Flow,
@@ -25,13 +26,13 @@ from activebroker.routing import (
     Graph,
     Outlet,
     Port,
+    Relay,
     Stage,
     StageSpec,
 )
 from derivation import initiator, protocol
 from derivation.initiator import Initiator
 from derivation.protocol import Output, Plan, Swap
-from predicate_extract import FALSE, Predicate
 
 
 @dataclass(slots=True)
@@ -216,26 +217,29 @@ def plan_move(
         sources=sources,
         outputs=outputs,
         new_flows=[*inputs, *out_flows],
-        kept_at=[each.node for each in (*parent.left.values(), *parent.relayed.values())],
+        kept_at=[each.node for each in graph.keepers(parent, channel.name)],
         commit=commit,
         request=request,
     )
 
 
 def plan_offload(
-    graph: Graph, me: str, channel: Channel, outlet: Outlet, node: str, request: Offload
+    graph: Graph,
+    me: str,
+    channel: Channel,
+    own: Outlet,
+    moved: list[Flow],
+    node: str,
+    request: Offload,
 ) -> Migration:
-    """Hand the fan-out of one supplier to a relay at `node`.
-
-    Filters in the supplier's own process keep their flow: it costs no link.
-    """
+    """Hand what a supplier's outlet `own` serves by the flows `moved` to a relay at `node`."""
     stage = Stage(graph.new_id(), node)
-    relay = Outlet(stage.id, node, outlet.supplier)
-    moved = [flow for flow in graph.out_of(outlet.id) if flow.port.node != outlet.node]
-    wanted = [flow.port.predicate for flow in moved]
-    port = Port(stage.id, node, union(wanted))
-    feed = Flow(graph.new_id(), channel.name, outlet, port)
-    out_flows = [Flow(graph.new_id(), channel.name, relay, flow.port) for flow in moved]
+    relay = Relay(f"relay {stage.id}", channel.type, channel.name, at=node, owner=own.node, own=own)
+    relay.wanted = union(flow.port.predicate for flow in moved)
+    outlet = Outlet(stage.id, node, own.supplier)
+    port = Port(stage.id, node, relay.wanted, None, relay.name, True, own.supplier)
+    feed = Flow(graph.new_id(), channel.name, own, port)
+    out_flows = [Flow(graph.new_id(), channel.name, outlet, flow.port) for flow in moved]
     plan = Plan(
         derivation=graph.new_id(),
         channel=channel.name,
@@ -244,7 +248,7 @@ def plan_offload(
         destinations=(node,),
         swaps=(
             Swap(
-                source=outlet.node,
+                source=own.node,
                 old=tuple(flow.id for flow in moved),
                 new=feed.id,
                 destination=node,
@@ -257,16 +261,21 @@ def plan_offload(
             del graph.flows[flow.id]
         for flow in (feed, *out_flows):
             graph.flows[flow.id] = flow
-        assert outlet.supplier is not None
-        channel.relayed[outlet.supplier] = channel.outlets.pop(outlet.id)
-        channel.outlets[relay.id] = relay
+        graph.relays[relay.name] = relay
+        relay.stages[stage.id] = stage
+        relay.outlets[stage.id] = outlet
+        relay.takers = {flow.port.taker: {} for flow in moved}
+        channel.ports[stage.id] = port
+        if request.consumers is None:
+            for each in graph.relays_of(channel, own.supplier):
+                each.newcomers = each is relay
 
     return Migration(
-        channel=channel,
+        channel=relay,
         plan=plan,
-        stages={node: StageSpec(stage.id, channel.name, "python", None, outlet.node)},
+        stages={node: relay.stage_spec(stage, True)},
         old_stages={},
-        sources=[(outlet, feed.spec())],
+        sources=[(own, feed.spec())],
         outputs={
             node: [
                 flow.spec(after=(before.id,)) for flow, before in zip(out_flows, moved, strict=True)
@@ -277,13 +286,3 @@ def plan_offload(
         commit=commit,
         request=request,
     )
-
-
-def union(predicates: Iterable[str | None]) -> str | None:
-    """What any of them wants; None is everything."""
-    wanted: Predicate = FALSE
-    for text in predicates:
-        if text is None:
-            return None
-        wanted = wanted | Predicate.from_json(text)
-    return wanted.to_json()

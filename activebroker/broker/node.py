@@ -289,7 +289,11 @@ class Node:
         exchange = self.exchange
         match body:
             case Deploy(spec):
-                exchange.open_stage(spec)
+                opened = exchange.open_stage(spec)
+                if spec.envelope is None:  # a relay has nothing to load
+                    exchange.start_stage(opened)
+                    done(None, None)
+                    return
                 self._deploying[spec.id] = done
                 self._effects.append(LoadStage(spec))
                 if spec.checkpoint is not None and spec.checkpoint.state:
@@ -310,8 +314,8 @@ class Node:
                     exchange.forget_saved(stage)
             case FinishFlow(outlet, flow):
                 exchange.end_flow(outlet, flow, finished=True)
-            case SetPredicate(outlet, flow, predicate):
-                done(exchange.set_predicate(outlet, flow, predicate), None)
+            case SetPredicate(outlet, taker, predicate):
+                done(exchange.set_predicate(outlet, taker, predicate), None)
                 return
             case ClosePort(port, flows):
                 exchange.complete_port(port, flows)

@@ -1,6 +1,6 @@
 """Routing: which outlet feeds which port. A pure picture of the fabric; the directory keeps it."""
 
-from activebroker.routing.graph import Channel, Flow, Graph, Outlet, Port, Stage
+from activebroker.routing.graph import Channel, Flow, Graph, Outlet, Port, Relay, Stage
 from activebroker.routing.specs import (
     Checkpoint,
     FlowSpec,
@@ -22,6 +22,7 @@ __all__ = [
     "Port",
     "Position",
     "Positions",
+    "Relay",
     "Stage",
     "StageSpec",
     "merged",

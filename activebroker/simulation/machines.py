@@ -70,6 +70,13 @@ def idle_ticks(node: Node, now: float) -> int:
     return 0 if due is math.inf else max(0, int((due - now) / TICK) - 1)
 
 
+def served_by(hub: Node, outlet: int) -> list[str]:
+    """The other nodes that an outlet serves itself, as the directory at `hub` knows them."""
+    assert hub.directory is not None
+    flows = [f for f in hub.directory.graph.out_of(outlet) if f.port.relays is None and f.crosses]
+    return list(dict.fromkeys(flow.port.node for flow in flows))
+
+
 def is_orphan(node: Node) -> bool:
     """Whether the node has lost the directory, and with it everything."""
     return bool(node._orphaned)
@@ -90,7 +97,8 @@ def leftovers(node: Node) -> dict[str, object]:
     if node.directory is not None:
         graph = node.directory.graph
         left["flows in the picture"] = graph.flows
+        left["relays in the picture"] = graph.relays
         for channel in graph.channels.values():
-            for part in ("outlets", "ports", "stages", "relayed"):
+            for part in ("outlets", "ports", "stages"):
                 left[f"{part} of {channel.name} in the picture"] = getattr(channel, part)
     return {what: value for what, value in left.items() if value}

@@ -7,7 +7,8 @@ that moment, so that a scenario from which something was taken out is a scenario
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
@@ -76,7 +77,8 @@ class Step:
 
     `host`: where. `object`: the channel, supplier, consumer or (of a split) broker concerned.
     `choice`: events a batch; the filter; 1 for a slow consumer; 1 for a supplier that ended before,
-    to open again. `place`: of a derivation. `times`: batches published, in `over` seconds.
+    to open again; how many processes an offload is for, 0 for all. `place`: of a derivation.
+    `times`: batches published, in `over` seconds.
     """
 
     at: float
@@ -230,12 +232,21 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     for do, probability in rare:
         if rng.random() < probability:
             at = rng.uniform(0.1, 0.1 + busy)
-            steps.append(Step(at, do, at_sink(), number(), 0, number()))
+            step = Step(at, do, at_sink(), number(), 0, number())
+            steps += _offloads(step) if do == "offload" else (step,)
     steps += [
         Step(rng.uniform(0.05, busy), "open supplier", at_source(), number())
         for _ in range(max(0, suppliers - 4) or (rng.random() < 0.1))
     ]
     return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _offloads(step: Step) -> Iterator[Step]:
+    """One of all that a supplier serves, or of some of it; and in some scenarios a second one."""
+    some = (0, 0, 1, 1, 2)[step.object % 5]
+    yield replace(step, choice=some)
+    if step.place % 3 == 0:
+        yield replace(step, at=step.at + 0.05, choice=2 - some, place=step.place + 1)
 
 
 def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Step, ...]:

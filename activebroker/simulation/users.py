@@ -26,6 +26,7 @@ from activebroker.events import Batch, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
 from activebroker.simulation.host import Answered, Host, Intake, Supply
+from activebroker.simulation.machines import served_by
 from activebroker.simulation.reference import (
     FILTERS,
     ITEM,
@@ -73,7 +74,6 @@ class Supplier:
     outlet: int = 0
     supply: Supply | None = None  # when it is open
     closed: bool = False  # by its user
-    relays: list[Host] = field(default_factory=list)  # that may have its fan-out
     next_seq: int = 0
 
     @property
@@ -83,8 +83,8 @@ class Supplier:
 
     @property
     def can_return(self) -> bool:
-        """Whether there may be another of its name: no relay serves it, and it lost nothing."""
-        return self.closed and self.outlet > 0 and self.host.alive and not self.relays
+        """Whether there may be another of its name: it lost nothing."""
+        return self.closed and self.outlet > 0 and self.host.alive
 
     @property
     def waits(self) -> bool:
@@ -215,9 +215,14 @@ class Users:
             return
         to = _pick(self.brokers, step.place)
         assert to is not None
-        supplier.relays.append(self.world.hosts[to])
-        request = Offload(supplier.channel.name, supplier.name, to, self.options.patience)
-        self.ask(f"{supplier.name} offloads to {to}", supplier.host, request)
+        name, consumers, what = supplier.channel.name, None, "all"
+        if step.choice:
+            served = served_by(self.world.hosts[HUB].node, supplier.outlet)
+            first = step.object % len(served) if served else 0
+            consumers = tuple([*served, *served][first : first + min(step.choice, len(served))])
+            what = f"what is at {', '.join(consumers)}"
+        request = Offload(name, supplier.name, to, self.options.patience, consumers)
+        self.ask(f"{supplier.name} offloads {what} to {to}", supplier.host, request)
 
     def _close_supplier(self, step: Step) -> None:
         ready = [each for each in self._ready() if not each.waits]
