@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -75,6 +74,7 @@ from activebroker.routing import (
     Positions,
     Relay,
     Stage,
+    later,
     merged,
 )
 from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
@@ -411,6 +411,7 @@ class Directory:
             for stage_id in list(channel.stages):
                 self.graph.displace(channel, stage_id)
             channel.ports.clear()
+            channel.takers.clear()
             channel.left.clear()
             self._unaccepted.pop(channel.name, None)
         if top.parent is not None:
@@ -493,6 +494,7 @@ class Directory:
             (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id, taker)) for flow in flows
         ]
         kept_at = self.graph.keepers(channel, taker)
+        channel.takers.pop(taker, None)
         return [*calls, *((each.node, ForgetTaker(each.id, taker)) for each in kept_at)]
 
     def _feed_relays(self, channel: Channel) -> Change:
@@ -632,8 +634,11 @@ class Directory:
                 since = relay.takers[taker] = dict(relay.since)
             calls.append((flow.outlet.node, OpenFlow(flow.spec(since=since))))
         self._expect(flows)
-        with suppress(Unreachable):  # a source that is lost meanwhile is no fault of the consumer
-            yield calls
+        # A source that is lost meanwhile is no fault of the consumer.
+        begun = yield Attempt(calls)
+        for (relay, taker), at in zip(joined, begun, strict=True):
+            takers = channel.takers if relay is None else relay.takers
+            takers[taker] = later(takers.get(taker, {}), msgspec.convert(at or {}, Positions))
 
     def _expect(self, flows: Iterable[Flow]) -> None:
         """Give the ports' nodes notice of new flows, before anything else that concerns them."""

@@ -127,9 +127,13 @@ class Exchange:
         outlet.let_go()
         self._unblocked(outlet)
 
-    def open_flow(self, spec: FlowSpec, keeps: bool = False) -> None:
-        """Begin a flow; `keeps`: what its taker has not settled, whether or not it recovers."""
+    def open_flow(self, spec: FlowSpec, keeps: bool = False) -> Positions:
+        """Begin a flow; return how far its outlet had come before it.
+
+        `keeps`: what its taker has not settled, whether or not it recovers.
+        """
         outlet = self.outlets.get(spec.outlet)
+        before = {} if outlet is None else dict(outlet.positions)
         keeps = keeps or spec.recovers
         tracks = outlet is not None and (keeps or outlet.tracks)
         opened = FlowOpened(
@@ -155,6 +159,7 @@ class Exchange:
             finished = error is not None or spec.supplier is not None
             end = FlowEnded(spec.id, spec.port, spec.followers, finished, error)
             self._carry(OutFlow(spec), end)
+        return before
 
     def expect_flow(self, spec: FlowSpec) -> None:
         if (port := self.ports.get(spec.port)) is not None:

@@ -304,7 +304,8 @@ class Node:
             case CloseOutlet(outlet, finished):
                 self._close_outlet(outlet, finished)
             case OpenFlow(spec):
-                exchange.open_flow(spec)
+                done(exchange.open_flow(spec), None)
+                return
             case CloseFlow(outlet, flow, taker):
                 exchange.close_flow(outlet, flow, taker)
             case ForgetTaker(outlet, taker):

@@ -29,6 +29,7 @@ from activebroker.routing import (
     Positions,
     Relay,
     Stage,
+    later,
 )
 from activebroker.routing.graph import SUPPLIER
 
@@ -106,10 +107,10 @@ class Recovery:
                 received[port.id] = msgspec.convert(got, Positions)
             elif port.node in self._members:
                 self._expel(port.node)
-        if isinstance(channel, Relay):
-            for port in ports:  # what it was fed before may have holes for them
-                if port.id in received:
-                    received[port.id] = _later(received[port.id], channel.takers[port.taker])
+        for port in ports:  # what was before they began is not for them, or has holes for them
+            if port.id in received:
+                began = channel.takers.get(port.taker, {})
+                received[port.id] = later(received[port.id], began)
         feeds = self._feeds(channel)
         engine = next((stage.engine for stage in channel.stages.values()), "python")
         for stage_id in outlets:
@@ -209,11 +210,7 @@ class Recovery:
 
     def _since(self, channel: Channel, flow: Flow) -> Positions:
         """What the filter has had of an outlet, or is not to have."""
+        assert channel.parent is not None
         had = channel.checkpoint.inputs if channel.checkpoint is not None else {}
-        relay = self._graph.relay_at(flow.outlet)
-        return had if relay is None else _later(had, relay.takers.get(channel.name, {}))
-
-
-def _later(one: Positions, other: Positions) -> Positions:
-    """The later of two positions of each supplier."""
-    return {**one, **{name: max(at, one.get(name, at)) for name, at in other.items()}}
+        source = self._graph.relay_at(flow.outlet) or self._graph.channels[channel.parent]
+        return later(had, source.takers.get(channel.name, {}))

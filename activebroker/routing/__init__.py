@@ -8,6 +8,7 @@ from activebroker.routing.specs import (
     Position,
     Positions,
     StageSpec,
+    later,
     merged,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "Relay",
     "Stage",
     "StageSpec",
+    "later",
     "merged",
 ]

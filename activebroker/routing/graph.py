@@ -114,7 +114,7 @@ class Channel:
     """`parent`, `envelope`, `at`, `owner` and `stages` are those of a derived channel.
 
     `left` are outlets that have ended, and where something may still be kept for who takes the
-    channel.
+    channel. `takers` are those who take it, each with the positions behind which it began to.
 
     `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
     very beginning. None and not `fresh`: it could not. `returning`: it is at its suppliers again,
@@ -132,6 +132,7 @@ class Channel:
     ports: dict[int, Port] = field(default_factory=dict)
     stages: dict[int, Stage] = field(default_factory=dict)
     left: dict[int, Outlet] = field(default_factory=dict)
+    takers: dict[str, Positions] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     fresh: bool = True
     returning: bool = False
@@ -153,13 +154,12 @@ class Relay(Channel):
     """What a broker passes on of one supplier of the channel `parent`: `own` is the supplier's
     outlet, which feeds it. It is placed, saved and recovered as a filter is, at one stage.
 
-    `takers` are those it serves, wherever they are, each with the positions from which on it does
-    (none: from the relay's begin). `newcomers`: it serves those who come later, too. `wanted` is
+    `takers` are those it serves, wherever they are (with no positions: from the relay's begin).
+    `newcomers`: it serves those who come later, too. `wanted` is
     the predicate of its feed, `since` the positions from which on the feed carries that.
     """
 
     own: Outlet = field(kw_only=True)
-    takers: dict[str, Positions] = field(default_factory=dict)
     newcomers: bool = False
     wanted: str | None = None
     since: Positions = field(default_factory=dict)

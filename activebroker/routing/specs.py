@@ -63,6 +63,11 @@ class Checkpoint(msgspec.Struct, frozen=True):
     outputs: Positions
 
 
+def later(one: Positions, other: Positions) -> Positions:
+    """The later of two positions of each supplier."""
+    return {**one, **{name: max(at, one.get(name, at)) for name, at in other.items()}}
+
+
 def merged(parts: Iterable[Checkpoint]) -> Checkpoint:
     """One checkpoint of several, for different suppliers or else the later for the earlier."""
     whole = Checkpoint({}, {}, {})

@@ -173,6 +173,28 @@ def test_a_chain_goes_on(places: tuple[str, str], dead: tuple[str, ...], millise
         assert sink.traces == MADE[Count]
 
 
+@pytest.mark.parametrize("place", ["atlanta", "supplier"])
+def test_who_came_late_gets_nothing_from_before(scene: Scene, place: str) -> None:
+    """The filter above makes once more what it had made before others took it."""
+    source = scene.supplier("east", "A")
+    above = scene.derive(Count, "atlanta")
+    first = scene.subscribe("hub", above)
+    source.publish(0, 1)
+    scene.net.run_until(lambda: len(first.traces) == 2)
+    below, late = scene.derive(Count, place, above), scene.subscribe("west", above)
+    sink = scene.subscribe("west", below)
+    source.publish(2)
+    scene.net.run_until(lambda: bool(sink.traces))
+    scene.net.kill("atlanta")
+    source.publish(3)
+    scene.net.run_for(FOUND_LOST)
+    source.publish(0, 1)
+    finish(scene, first, late, sink)
+    assert first.traces == MADE[Count]
+    assert late.traces == MADE[Count][2:]
+    assert sink.traces == ["2/3/1", "3/4/2", "4/5/3", "5/6/4"]
+
+
 def test_a_filter_at_the_supplier_of_a_derived_channel_goes_with_it(scene: Scene) -> None:
     source = scene.supplier("east", "A")
     above = scene.derive(Few, "atlanta")
