@@ -645,7 +645,9 @@ class Directory:
         for flow in flows:
             both = flow.outlet.node in self.members and flow.port.node in self.members
             if flow.crosses and both:
-                self._tell(flow.port.node, ExpectFlow(flow.spec()))
+                channel = self.graph.relay_at(flow.outlet) or self.graph.channels[flow.channel]
+                recovers = self.graph.recovers(channel)
+                self._tell(flow.port.node, ExpectFlow(flow.spec(), recovers))
 
     def _greet(self, pairs: list[tuple[str, str]]) -> None:
         """Let those that cannot be dialled dial those that will send to them."""

@@ -152,6 +152,7 @@ class Exchange:
             self._send(spec.target, opened, ())
         if outlet is not None:
             outlet.open(spec, keeps)
+            self._wait_if_blocked(outlet)  # by what was kept
             self._sweep(outlet)
         else:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
@@ -161,9 +162,9 @@ class Exchange:
             self._carry(OutFlow(spec), end)
         return before
 
-    def expect_flow(self, spec: FlowSpec) -> None:
+    def expect_flow(self, spec: FlowSpec, recovers: bool) -> None:
         if (port := self.ports.get(spec.port)) is not None:
-            port.expect(spec.id, spec.source, spec.outlet, spec.supplier)
+            port.expect(spec.id, spec.source, spec.outlet, spec.supplier, recovers)
 
     def close_flow(self, outlet_id: int, flow_id: int, taker: str | None = None) -> None:
         """The flow's port is gone; with `taker`, for good."""
@@ -327,8 +328,7 @@ class Exchange:
         outlet = self.outlets[outlet_id]
         parcel.upto = (outlet_id, parcel.batch.last_seq + 1)
         outlet.emit(parcel)
-        if not outlet.ready:
-            self._blocked[outlet_id] = None
+        self._wait_if_blocked(outlet)
 
     def consumed(self, port_id: int, flow_id: int, nbytes: int) -> None:
         """The user took a batch from a subscription."""
@@ -569,6 +569,11 @@ class Exchange:
         if (outlet := self.outlets.get(outlet_id)) is not None:
             outlet.return_credit(flow_id, nbytes)
             self._unblocked(outlet)
+
+    def _wait_if_blocked(self, outlet: Outlet) -> None:
+        """The user of a supplier's outlet that is not ready has to hear when it is."""
+        if outlet.supplier is not None and not outlet.ready:
+            self._blocked[outlet.id] = None
 
     def _unblocked(self, outlet: Outlet) -> None:
         """The outlet may have become ready: let its producer go on."""

@@ -340,9 +340,11 @@ class Greet(Message, frozen=True):
 
 
 class ExpectFlow(Message, frozen=True):
-    """Directory to a port's node: the flow is being opened; connect to its source."""
+    """Directory to a port's node: the flow is being opened; connect to its source. `recovers`: if
+    that is lost, another takes its place."""
 
     spec: FlowSpec
+    recovers: bool = False
 
 
 class FailuresReported(Message, frozen=True):

@@ -215,8 +215,8 @@ class Node:
                     move.receive(body)
             case MembersChanged(members):
                 self._members_changed(members)
-            case ExpectFlow(spec):
-                self.exchange.expect_flow(spec)
+            case ExpectFlow(spec, recovers):
+                self.exchange.expect_flow(spec, recovers)
                 self.peers.greet(spec.source, self._now)
             case Greet(peer):
                 self.peers.greet(peer, self._now)

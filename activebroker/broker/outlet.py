@@ -148,13 +148,14 @@ class Outlet:
     def open(self, spec: FlowSpec, keeps: bool = False) -> None:
         """Serve a taker by this flow from now on; if it resumes, with what is kept for it first.
 
-        A taker that resumes where nothing is kept for it has nothing to expect here.
+        A taker that resumes where nothing is kept for it has nothing to expect here, nor has one
+        that comes when the outlet has ended.
         """
         taker = self.takers.get(spec.taker)
         since = dict(spec.since)
         if taker is not None and not spec.resumes:
             since = {**taker.since, **since}
-        over = spec.resumes and (taker is None or taker.closed or self.ended)
+        over = self.ended or (spec.resumes and (taker is None or taker.closed))
         kept = taker.kept if taker is not None else deque()
         taker = self.takers[spec.taker] = Taker(
             parse(spec.predicate) if taker is None or not spec.resumes else taker.predicate,

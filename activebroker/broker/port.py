@@ -77,7 +77,14 @@ class Port:
         """The channel was closed: the port is complete when `flows` have finished."""
         self._awaited = frozenset(flows)
 
-    def expect(self, flow: int, source: str, outlet: int, supplier: str | None = None) -> None:
+    def expect(
+        self,
+        flow: int,
+        source: str,
+        outlet: int,
+        supplier: str | None = None,
+        recovers: bool = False,
+    ) -> None:
         """The directory's notice that a flow is being opened: without it, a port whose channel is
         closed would be complete while a short-lived supplier's events are still on their way."""
         if flow in self._early:
@@ -85,7 +92,9 @@ class Port:
         elif flow in self.flows:
             self.flows[flow].told = True
         else:
-            self.flows[flow] = InFlow(flow, source, outlet, set(), supplier, begun=False)
+            self.flows[flow] = InFlow(
+                flow, source, outlet, set(), supplier, recovers=recovers, begun=False
+            )
 
     def opened(
         self,

@@ -468,3 +468,15 @@ def test_what_a_taker_wants_may_change_while_no_flow_leads_to_it(sent: Sent) -> 
     sent.outlet.emit(parcel(1))
     sent.open(2, HIGH, resumes=True)
     assert sent.take() == [(2, [1])]
+
+
+def test_who_comes_when_a_relay_has_ended_is_told_so(relayed: Sent) -> None:
+    relayed.open(1)
+    relayed.outlet.emit(parcel(1))
+    relayed.outlet.end(finished=True, keeps=True)
+    relayed.take()
+    relayed.open(2, taker="port 52", keeps=False)
+    ((flow, end),) = relayed.items
+    assert flow == 2 and isinstance(end, FlowEnded) and end.finished
+    relayed.outlet.settle("port 52", {}, ended=True)
+    assert list(relayed.outlet.takers) == ["late"]
