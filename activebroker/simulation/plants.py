@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from activebroker.broker.directory import Directory
 from activebroker.broker.effects import CancelTimer
 from activebroker.broker.exchange import Exchange
 from activebroker.broker.link import Link
@@ -24,7 +25,7 @@ from activebroker.broker.recovery import Recovery
 from activebroker.broker.stage import Stage
 from activebroker.filters import FilterRunner
 from activebroker.matching import Parcel, select
-from activebroker.routing import Positions
+from activebroker.routing import Channel, Positions
 
 Plant = Callable[[], AbstractContextManager[None]]
 PLANTS: dict[str, Plant] = {}
@@ -321,6 +322,34 @@ def _(original: Original) -> Original:
         yield down
 
     return connect
+
+
+# --- relays ---------------------------------------------------------------------------------------
+
+
+@plant("a relay does not know how far its subscriptions have settled", Exchange, "open_stage")
+def _(original: Original) -> Original:
+    def open_stage(self: Exchange, spec: Any) -> Stage:
+        stage: Stage = original(self, spec)
+        stage.outlet.tracks = spec.envelope is not None
+        return stage
+
+    return open_stage
+
+
+@plant("who goes on at a relay does not wait for what its supplier sent itself", Port, "opened")
+def _(original: Original) -> Original:
+    return lambda self, *args: original(self, *args[:-1], False)
+
+
+@plant("who is new at a relay sees what had holes", Directory, "_feed_relays")
+def _(original: Original) -> Original:
+    def feed_relays(self: Directory, channel: Channel) -> Iterator[Any]:
+        yield from original(self, channel)
+        for relay in self.graph.relays_of(channel):
+            relay.since = {}
+
+    return feed_relays
 
 
 # --- the link -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from relays_for_tests import relay_dies, slow
 
 from activebroker.simulation.plants import PLANTS
 from activebroker.simulation.run import run
@@ -60,6 +61,11 @@ FOUND = {
     "the numbering of what comes out is not restored": broker_dies(259),
     "the checkpoint's state is not restored": broker_dies(609),
     "a checkpoint is sent before what led to it is settled": broker_dies(238, slow=True),
+    "who is new at a relay sees what had holes": relay_dies(3153),
+    "a relay does not know how far its subscriptions have settled": slow(relay_dies(3005)),
+    "who goes on at a relay does not wait for what its supplier sent itself": slow(
+        relay_dies(3411)
+    ),
 }
 
 
