@@ -43,6 +43,7 @@ from activebroker.broker.messages import (
     PeerSuspected,
     ReleasePort,
     ReportNode,
+    ReportSent,
     ReportStatus,
     SetPredicate,
     Subscribe,
@@ -374,6 +375,7 @@ class Directory:
 
     def _CloseChannel(self, body: CloseChannel) -> Change:
         top = self._channel(body.name)
+        on_its_way = yield from self._on_its_way(top)
         calls: Calls = []
         subtree = list(self.graph.subtree(top.name))
         for channel in subtree:
@@ -394,11 +396,26 @@ class Directory:
             for stage in top.stages.values():
                 calls.append(self._complete(self.graph.channels[top.parent].ports[stage.id]))
                 for flow in self.graph.into(stage.id):
-                    calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id)))
+                    behind = on_its_way.get(flow.outlet.id, {})
+                    calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id, behind)))
             calls += self._close_flows(self.graph.channels[top.parent], [], top.name)
         yield from self._tidy(calls)
         yield from self._forget(top)
         return None
+
+    def _on_its_way(self, top: Channel) -> Change:
+        """How far suppliers have come with what relays have still to give a filter, by outlet of
+        the relay."""
+        flows = [flow for stage_id in top.stages for flow in self.graph.into(stage_id)]
+        by = {flow.outlet.id: self.graph.relay_at(flow.outlet) for flow in flows}
+        relays = [(outlet, relay) for outlet, relay in by.items() if relay is not None]
+        sent = yield Attempt(
+            [(relay.own.node, ReportSent(relay.own.id, relay.name)) for _, relay in relays]
+        )
+        return {
+            outlet: msgspec.convert(at or {}, Positions)
+            for (outlet, _), at in zip(relays, sent, strict=True)
+        }
 
     def _forget(self, top: Channel) -> Change:
         """Take a closed channel and all below it out of the picture."""

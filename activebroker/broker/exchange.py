@@ -187,6 +187,18 @@ class Exchange:
             outlet.end_flow(flow_id, followers, finished)
             self._unblocked(outlet)
 
+    def finish_flow(self, outlet_id: int, flow_id: int, behind: Positions) -> None:
+        """End a flow for good, when its outlet has come so far."""
+        if (outlet := self.outlets.get(outlet_id)) is not None:
+            outlet.finish(flow_id, behind)
+            self._unblocked(outlet)
+
+    def sent_to(self, outlet_id: int, taker: str) -> Positions:
+        """How far an outlet has given a taker events."""
+        outlet = self.outlets.get(outlet_id)
+        known = outlet.takers.get(taker) if outlet is not None else None
+        return dict(known.sent) if known is not None else {}
+
     def set_predicate(self, outlet_id: int, taker: str, predicate: str | None) -> Positions:
         """Change what a taker is given; return the position from which on it is."""
         if (outlet := self.outlets.get(outlet_id)) is None:

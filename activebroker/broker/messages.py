@@ -242,10 +242,19 @@ class ForgetSaved(Message, frozen=True):
 
 
 class FinishFlow(Message, frozen=True):
-    """The derived channel that the flow feeds was closed: end it behind what it was given."""
+    """The derived channel that the flow feeds was closed: end it behind what it was given, or, at
+    a relay, `behind` what is still on its way there."""
 
     outlet: int
     flow: int
+    behind: Positions
+
+
+class ReportSent(Message, frozen=True):
+    """The answer is how far an outlet has given a taker events, by supplier."""
+
+    outlet: int
+    taker: str
 
 
 class SetPredicate(Message, frozen=True):
@@ -315,6 +324,7 @@ CallBody = (
     | ForgetTaker
     | ForgetSaved
     | FinishFlow
+    | ReportSent
     | SetPredicate
     | ClosePort
     | AbandonPort

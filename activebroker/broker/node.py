@@ -70,6 +70,7 @@ from activebroker.broker.messages import (
     PeerSuspected,
     ReleasePort,
     ReportNode,
+    ReportSent,
     SetPredicate,
     TypeAnnounced,
     Undeploy,
@@ -313,8 +314,11 @@ class Node:
             case ForgetSaved(stage_id):
                 if (stage := exchange.stages.get(stage_id)) is not None:
                     exchange.forget_saved(stage)
-            case FinishFlow(outlet, flow):
-                exchange.end_flow(outlet, flow, finished=True)
+            case FinishFlow(outlet, flow, behind):
+                exchange.finish_flow(outlet, flow, behind)
+            case ReportSent(outlet, taker):
+                done(exchange.sent_to(outlet, taker), None)
+                return
             case SetPredicate(outlet, taker, predicate):
                 done(exchange.set_predicate(outlet, taker, predicate), None)
                 return

@@ -126,6 +126,7 @@ class Outlet:
         self.error: str | None = None  # why it ended, if its filter was stopped
         self.numbers = numbers
         self.tracks = supplier is None
+        self._finishing: dict[int, Positions] = {}  # flows that end when the outlet has come so far
         self._carry = carry
 
     @property
@@ -269,6 +270,7 @@ class Outlet:
                 flow.offered_bytes += nbytes
             if part is not None:
                 self._put(taker, supplier, part)
+        self._finish()
 
     def end_stream(self, supplier: str, upto: Position | None = None) -> None:
         """Tell all takers that a supplier's stream is complete; `upto` where it is not numbered
@@ -279,6 +281,7 @@ class Outlet:
         self.positions[supplier] = upto
         for taker in self._open():
             self._give(taker, supplier, StreamEnded(0, 0, supplier, upto))
+        self._finish()
 
     def end_flow(
         self,
@@ -303,6 +306,11 @@ class Outlet:
         flow.ending = True
         self._queue(flow, FlowEnded(flow_id, flow.spec.port, followers, finished, error))
 
+    def finish(self, flow_id: int, behind: Positions) -> None:
+        """End a flow for good, behind all up to there: some of it may be on its way here."""
+        self._finishing[flow_id] = behind
+        self._finish()
+
     def end(self, finished: bool = False, error: str | None = None, keeps: bool = False) -> None:
         """End all flows; the outlet is drained when they have gone and nothing is kept.
 
@@ -323,6 +331,12 @@ class Outlet:
             self._send(flow, flow.waiting.popleft())
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        for flow_id, behind in list(self._finishing.items()):
+            if all(self.positions.get(name, NOWHERE) >= at for name, at in behind.items()):
+                del self._finishing[flow_id]
+                self.end_flow(flow_id, finished=True)
 
     def _leave(self, name: str, taker: Taker) -> None:
         if taker.closed and not taker.unsettled:
