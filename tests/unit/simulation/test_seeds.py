@@ -1,4 +1,4 @@
-"""Runs of many seeds, and of scenarios that once failed: all clean, but for faults not yet mended."""
+"""Runs of many seeds, and of scenarios that once failed; known faults are expected to fail."""
 
 from __future__ import annotations
 
