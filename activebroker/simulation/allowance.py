@@ -20,11 +20,14 @@ _REFUSALS = (
 # Why a channel may end early. The second: no place knows the state of a filter that has just left
 # its suppliers until it has taken its first checkpoint elsewhere.
 _ENDS = ("could not go on", "has ended amid its switch-over")
+_AGAIN = "Connect again."  # whose process was taken for lost, and nobody else, is told so
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 
 
 class Allowance:
-    """Once a process has died, a subscription may end with `Unreachable` for one of the reasons in
+    """A process that was taken for lost after a silence is as good as dead.
+
+    Once a process has died, a subscription may end with `Unreachable` for one of the reasons in
     `end`, and any request may be refused. Of a supplier whose own process died, or the broker that
     served its consumers, events may be missing from some point on; never in between, twice, or in
     another order.
@@ -49,9 +52,13 @@ class Allowance:
             return True
         if not (self._world.deaths and isinstance(error, Unreachable)):
             return False
+        if consumer.host.expelled and str(error).endswith(_AGAIN):
+            return True
         return str(error) == LOST or any(part in str(error) for part in _ENDS)
 
     def cut(self, supplier: Supplier, channel: Channel) -> bool:
         """Whether the last of what the supplier handed over may be missing in a channel."""
-        lost_relay = any(not host.alive for host in supplier.relays)
-        return supplier.channel is channel.root and (not supplier.host.alive or lost_relay)
+        hosts = (supplier.host, *supplier.relays)
+        return supplier.channel is channel.root and any(
+            not host.alive or host.expelled for host in hosts
+        )

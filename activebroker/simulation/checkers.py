@@ -12,7 +12,7 @@ from activebroker.broker.stage import WORK_BYTES
 from activebroker.matching import Parcel
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Host, Intake
-from activebroker.simulation.machines import is_orphan, leftovers
+from activebroker.simulation.machines import leftovers
 from activebroker.simulation.reference import Seen, Stream
 from activebroker.simulation.users import Consumer, Users
 
@@ -121,9 +121,10 @@ def endings(users: Users, allowance: Allowance) -> Iterator[str]:
         elif answer.error is not None and not allowance.refusal(answer.error):
             yield f"refused: {host.name} {what}: {answer.error!r}"
     for consumer in users.consumers:
-        if consumer.there and not consumer.intake.ended:
+        there = consumer.there or (consumer.waits and consumer.host.expelled)
+        if there and not consumer.intake.ended:
             yield f"unended: {_where(consumer)} was not told of the end"
-        elif consumer.there and not allowance.end(consumer):
+        elif there and not allowance.end(consumer):
             yield f"error: {_where(consumer)} ended with {consumer.intake.error!r}"
 
 
@@ -141,10 +142,15 @@ def nothing_left(host: Host) -> Iterator[str]:
         yield f"left: {what} at {host.name}: {value}"
 
 
-def still_member(host: Host) -> Iterator[str]:
-    """Whether a process that has not died is in the fabric."""
-    if is_orphan(host.node):
-        yield f"expelled: {host.name} was alive and is taken for lost"
+def membership(host: Host) -> Iterator[str]:
+    """Whether a process was taken for lost only after a silence, and then has ended all it had."""
+    if not host.expelled:
+        return
+    if not host.world.faults.may_be_lost(host):
+        yield f"expelled: {host.name} was alive, was heard, and is taken for lost"
+    for outlet, supply in host.supplies.items():
+        if supply.closed is None:
+            yield f"unended: supplier {outlet} at {host.name}, which is lost, was not told"
 
 
 def bounds(host: Host, largest: int) -> Iterator[str]:

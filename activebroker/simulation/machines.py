@@ -9,6 +9,7 @@ from activebroker.broker import Node
 from activebroker.broker.link import HEARTBEAT_EVERY
 from activebroker.broker.node import TICK
 from activebroker.broker.peers import LOST_AFTER
+from activebroker.routing import Member
 from derivation.machine import Machine
 from derivation.protocol import Plan
 
@@ -63,6 +64,11 @@ def idle_ticks(node: Node, now: float) -> int:
 def is_orphan(node: Node) -> bool:
     """Whether the node has lost the directory, and with it everything."""
     return bool(node._orphaned)
+
+
+def is_member(hub: Node, member: Member) -> bool:
+    """Whether the directory has this process in the fabric."""
+    return hub.directory is not None and hub.directory.members.get(member.name) == member
 
 
 def leftovers(node: Node) -> dict[str, object]:

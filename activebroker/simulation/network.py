@@ -27,6 +27,7 @@ class Route:
     last: float = 0.0  # when the last frame in order arrives
     free: float = 0.0  # when its bandwidth is free
     cut_until: float = 0.0
+    lasts: bool = False  # the cut goes on when all else heals
 
 
 class Network:
@@ -86,10 +87,11 @@ class Network:
             route = self._routes[source, target] = Route(delay)
         return route
 
-    def cut(self, source: str, target: str, seconds: float) -> None:
-        """Nothing that is on its way, or sent within `seconds`, arrives."""
+    def cut(self, source: str, target: str, seconds: float, lasts: bool = False) -> None:
+        """Nothing that is on its way, or sent within `seconds`, arrives; `lasts`: come what may."""
         route = self.route(source, target)
         route.cut_until = max(route.cut_until, self._world.env.now + seconds)
+        route.lasts = route.lasts or lasts
 
     def sever(self, dead: Host) -> None:
         """What a dead process has sent does not arrive everywhere."""
@@ -104,10 +106,11 @@ class Network:
                 del self.connected[pair]
 
     def heal(self) -> None:
-        """From now on nothing fails."""
+        """From now on nothing fails, but for cuts that last."""
         self.options = calm(self.options)
         for route in self._routes.values():
-            route.cut_until = 0.0
+            if not route.lasts:
+                route.cut_until = 0.0
 
     def _send(self, source: Host, peer: str, after: float, frame: tuple[bytes, Any]) -> None:
         # Somewhere a heartbeat is always on its way: nobody waits for it. (Its tag is in its head.)

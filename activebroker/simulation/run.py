@@ -89,15 +89,15 @@ def _play(world: World, scenario: Scenario) -> None:
         if consumer.there:
             users.leave(consumer)
     _calm(world, users)
-    for host in world.alive():
+    for host in (*world.alive(), *world.ended):
         world.violations += checkers.nothing_left(host)
-        world.violations += checkers.still_member(host)
+        world.violations += checkers.membership(host)
 
 
 def _calm(world: World, users: Users) -> None:
     """Let all that is under way arrive, and every request be answered."""
     try:
-        world.run_until(lambda: world.quiet() and not users.waiting(), PATIENCE)
+        world.run_until(lambda: world.quiet() and not users.waiting() and world.agreed(), PATIENCE)
     except Stuck as stuck:
         raise Stuck(f"waiting: {', '.join(users.waiting())}; {stuck}") from None
 

@@ -7,7 +7,7 @@ that moment, so that a scenario from which something was taken out is a scenario
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
@@ -94,8 +94,11 @@ class Fault:
 
     `when` is (machine, state); `host` counts from the machine's host then. `seconds`: how long; a
     crashed host starts anew after them, or never if they are 0. `other`: the other end of a cut,
-    counted from `host`; `both`: no frame passes in either direction. The hub is not crashed, and
-    paused or cut for no longer than `SHORT`.
+    counted from `host`; `both`: no frame passes in either direction. `again`: who is taken for lost
+    because of it starts anew when it hears so.
+
+    The hub is not crashed, and stands still for no longer than `SHORT`. One that is cut off from
+    others for longer takes them for lost, and they it.
     """
 
     at: float
@@ -105,6 +108,7 @@ class Fault:
     seconds: float = 0.0
     both: bool = True
     when: tuple[str, str] | None = None
+    again: bool = False
 
 
 SHORT = 6.0  # seconds of silence after which nobody is taken for lost
@@ -118,22 +122,23 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
 
 
-# States in which no machine waits: no fault can meet them.
-_PASSING = (
-    ("initiator", "IDLE"),
-    ("initiator", "COMPLETED"),
-    ("initiator", "FAILED"),
-    ("initiator", "ROLLED_BACK"),
-    ("origin", "RUNNING"),
-    ("origin", "CANCELLED"),
-    ("destination", "CANCELLED"),
-)
-AIMS = tuple(
-    (machine, state.name)
-    for machine, states in MACHINES.items()
-    for state in states
-    if (machine, state.name) not in _PASSING
-)
+# Where faults aim, and how often in relation: most at states that are short or rare.
+AIMS: dict[tuple[str, str], int] = {
+    ("initiator", "PREPARING"): 1,
+    ("initiator", "SWAPPING"): 1,
+    ("source", "ATTACHED"): 1,
+    ("source", "SWAPPED"): 1,
+    ("origin", "AWAITING_ACKS"): 1,
+    ("origin", "CAPTURING"): 2,
+    ("origin", "HANDED_OVER"): 1,
+    ("destination", "LOADING"): 2,
+    ("destination", "PREPARED"): 1,
+    ("destination", "RUNNING"): 3,
+    ("destination", "COMPLETED"): 2,
+    ("destination", "CANCELLED"): 1,
+}
+# How many scenarios have deaths, and silence that is taken for one.
+DEATHS, SILENCES = 0.25, 0.05
 
 
 def draw(seed: int) -> Scenario:
@@ -141,7 +146,8 @@ def draw(seed: int) -> Scenario:
     rng = random.Random(seed)
     options = _options(rng)
     steps = _steps(rng, options)
-    return Scenario(seed, options, steps, _faults(rng, options, steps))
+    faults = _Faults(rng, options, steps).draw()
+    return Scenario(seed, options, _and_after(rng, steps, faults), faults)
 
 
 def _options(rng: random.Random) -> Options:
@@ -234,30 +240,85 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     return tuple(sorted(steps, key=lambda step: step.at))
 
 
-def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Fault, ...]:
-    """Mostly few; none in a third of the scenarios, and a death in few, for the time it takes."""
-    pick = rng.choice
-    faults: list[Fault] = []
-    moves = any(step.do in ("move", "offload") for step in steps)
-    until = max(step.at for step in steps)
-    for _ in range(pick((0, 0, 1, 1, 2, 3))):
-        do: FaultKind = pick(("crash", "pause", "pause", "cut", "cut", "slow"))
-        if do == "crash" and any(fault.do == "crash" for fault in faults):
-            continue
-        aimed = moves and rng.random() < 0.6
-        if do == "crash":
-            seconds = pick((0.0, 0.0, 0.05, 0.5, 12.0))
-        else:
-            seconds = pick((0.02, 0.1, 0.5, 2.0))
-        faults.append(
-            Fault(
-                0.0 if aimed else rng.uniform(0.1, until + 0.1),
-                do,
-                pick((0, 0, rng.randrange(64))) if aimed else rng.randrange(64),
-                rng.randrange(64),
-                seconds,
-                rng.random() < 0.6,
-                pick(AIMS) if aimed else None,
-            )
+class _Faults:
+    """Mostly few; none in a third of the scenarios."""
+
+    def __init__(self, rng: random.Random, options: Options, steps: tuple[Step, ...]) -> None:
+        self._rng = rng
+        self._options = options
+        self._moves = any(step.do in ("move", "offload") for step in steps)
+        self._until = max(step.at for step in steps)
+
+    def draw(self) -> tuple[Fault, ...]:
+        rng, pick = self._rng, self._rng.choice
+        faults = [self._short() for _ in range(pick((0, 0, 1, 1, 2, 3)))]
+        heavy = self._options.blob > 100_000
+        if rng.random() < (2 * DEATHS if heavy else DEATHS):
+            faults += self._deaths()
+        if rng.random() < SILENCES:
+            faults.append(self._long())
+        return tuple(faults)
+
+    def _short(self) -> Fault:
+        """What nobody is taken for lost for."""
+        pick = self._rng.choice
+        return self._fault(
+            pick(("pause", "pause", "cut", "cut", "slow")), pick((0.02, 0.1, 0.5, 2))
         )
-    return tuple(faults)
+
+    def _long(self) -> Fault:
+        """Silence for which a living process is taken for lost; it may come back."""
+        do: FaultKind = self._rng.choice(("pause", "cut", "cut"))
+        fault = self._fault(do, self._rng.uniform(8.0, 25.0))
+        return replace(fault, again=self._rng.random() < 0.5)
+
+    def _deaths(self) -> list[Fault]:
+        """One, or some at once or one soon after another; mostly of brokers."""
+        rng, pick = self._rng, self._rng.choice
+        again = (0.0, 0.0, 0.002, 0.05, 0.5, 12.0)
+        first = self._fault("crash", pick(again))
+        if first.when is None and rng.random() < 0.7:
+            first = replace(first, host=self._broker())
+        deaths = [first]
+        for _ in range(pick((0, 0, 0, 1, 1, 2))):
+            broker = self._broker() if first.when is None else rng.randrange(3)
+            deaths.append(
+                replace(
+                    first,
+                    at=first.at + pick((0.0, 0.05, 0.5, 5.0, 11.0)),
+                    host=broker if rng.random() < 0.6 else rng.randrange(64),
+                    seconds=pick(again),
+                    when=first.when if rng.random() < 0.7 else None,
+                )
+            )
+        return deaths
+
+    def _broker(self) -> int:
+        return 1 + self._rng.randrange(self._options.brokers)
+
+    def _fault(self, do: FaultKind, seconds: float) -> Fault:
+        """In some state of a move, early, amid all, or late, when all is quiet."""
+        rng, until = self._rng, self._until
+        both, other = rng.random() < 0.6, rng.randrange(64)
+        if self._moves and rng.random() < 0.6:
+            (aim,) = rng.choices(list(AIMS), list(AIMS.values()))
+            host = rng.choice((0, 0, rng.randrange(64)))
+            return Fault(0.0, do, host, other, seconds, both, aim)
+        early, late = (0.0, 0.2), (until + 0.3, until + 3.0)
+        amid = (0.1, until + 0.1)
+        at = rng.uniform(*rng.choice((early, amid, amid, amid, late)))
+        return Fault(at, do, rng.randrange(64), other, seconds, both)
+
+
+def _and_after(
+    rng: random.Random, steps: tuple[Step, ...], faults: tuple[Fault, ...]
+) -> tuple[Step, ...]:
+    """What users do once a process is lost, or found lost: else nothing tells what it cost."""
+    more: list[Step] = []
+    for fault in faults:
+        if fault.do == "crash" or fault.seconds > SHORT:
+            do: Do = rng.choice(("publish", "publish", "publish", "subscribe", "move"))
+            at = (fault.at or steps[-1].at) + rng.choice((0.1, 1.0, 11.0))
+            number = rng.randrange(64), rng.randrange(64), rng.choice((1, 2, 4)), rng.randrange(64)
+            more.append(Step(at, do, *number, times=rng.choice((1, 2, 6)), over=rng.random()))
+    return tuple(sorted((*steps, *more), key=lambda step: step.at))

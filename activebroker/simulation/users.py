@@ -19,6 +19,7 @@ from activebroker.broker.messages import (
     Subscribe,
     Unsubscribe,
 )
+from activebroker.core.errors import Unreachable
 from activebroker.events import Batch, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
@@ -80,7 +81,8 @@ class Supplier:
     @property
     def can_return(self) -> bool:
         """Whether there may be another of its name: no relay serves it, and it lost nothing."""
-        return self.closed and self.outlet > 0 and self.host.alive and not self.relays
+        here = self.host.alive and not self.host.expelled
+        return self.closed and self.outlet > 0 and here and not self.relays
 
     @property
     def waits(self) -> bool:
@@ -100,7 +102,12 @@ class Consumer:
 
     @property
     def there(self) -> bool:
-        return self.subscribed and not self.left and self.host.alive
+        return self.waits and self.host.alive
+
+    @property
+    def waits(self) -> bool:
+        """For events, or to be told of their end."""
+        return self.subscribed and not self.left
 
 
 class Users:
@@ -288,9 +295,11 @@ class Users:
             content.closed_until = content.lengths()
 
         def refused() -> None:
-            content.closed_since = None
+            if not isinstance(answer.error, Unreachable):  # else nobody knows
+                content.closed_since = None
 
-        self.ask(f"closes {channel.name}", host, CloseChannel(channel.name), closed, refused)
+        request = CloseChannel(channel.name)
+        answer = self.ask(f"closes {channel.name}", host, request, closed, refused)
 
     def close_root(self, host: Host, channel: Channel) -> None:
         def ended(_: object) -> None:
