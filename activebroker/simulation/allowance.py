@@ -8,6 +8,7 @@ from activebroker.simulation.scenario import Scenario
 from activebroker.simulation.users import Channel, Consumer, Supplier
 from activebroker.simulation.world import World
 
+_AGAIN = "Connect again."  # whose process was taken for lost, and nobody else, is told so
 # What users are told in scenarios without faults, each for a good reason.
 _REFUSALS = (
     "was closed",
@@ -20,7 +21,6 @@ _REFUSALS = (
 # Why a channel may end early. The second: no place knows the state of a filter that has just left
 # its suppliers until it has taken its first checkpoint elsewhere.
 _ENDS = ("could not go on", "has ended amid its switch-over")
-_AGAIN = "Connect again."  # whose process was taken for lost, and nobody else, is told so
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 
 

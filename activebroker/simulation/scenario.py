@@ -129,13 +129,21 @@ AIMS: dict[tuple[str, str], int] = {
     ("source", "ATTACHED"): 1,
     ("source", "SWAPPED"): 1,
     ("origin", "AWAITING_ACKS"): 1,
-    ("origin", "CAPTURING"): 2,
+    ("origin", "CAPTURING"): 3,
     ("origin", "HANDED_OVER"): 1,
-    ("destination", "LOADING"): 2,
+    ("destination", "LOADING"): 3,
     ("destination", "PREPARED"): 1,
-    ("destination", "RUNNING"): 3,
+    ("destination", "RUNNING"): 4,
     ("destination", "COMPLETED"): 2,
-    ("destination", "CANCELLED"): 1,
+    ("destination", "CANCELLED"): 4,  # only where a broker refuses filters
+}
+# What makes a short state last, so that a fault meets it: what happens, and where, before.
+HOLDS: dict[tuple[str, str], tuple[FaultKind, tuple[str, str]]] = {
+    ("origin", "CAPTURING"): ("slow", ("origin", "AWAITING_ACKS")),
+    ("destination", "LOADING"): ("slow", ("initiator", "PREPARING")),
+    ("destination", "RUNNING"): ("cut", ("source", "SWAPPED")),
+    ("destination", "COMPLETED"): ("cut", ("destination", "COMPLETED")),
+    ("destination", "CANCELLED"): ("cut", ("destination", "CANCELLED")),
 }
 # How many scenarios have deaths, and silence that is taken for one.
 DEATHS, SILENCES = 0.25, 0.05
@@ -178,6 +186,7 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     pick = rng.choice
     first_source = 1 + options.brokers
     first_sink = first_source + options.sources
+    refuser = 1 + options.brokers  # as a place: behind "supplier", "consumer" and other brokers
     busy = pick((0.2, 0.5, 1.0))  # seconds in which most of it happens
     steps: list[Step] = []
 
@@ -208,7 +217,8 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
         publish(rng.uniform(0.1, busy), pick((0.0, 0.1, 0.3)) * busy, pick((1, 2, 3, 6)))
     for _ in range(pick((0, 1, 1, 1, 2, 3))):
         at = rng.uniform(0.1, 0.1 + busy)
-        steps.append(Step(at, "move", number(), number(), 0, number()))
+        refused = options.refusing and rng.random() < 0.6
+        steps.append(Step(at, "move", number(), number(), 0, refuser if refused else number()))
         # A move that nothing crosses proves little: publish in about the time that it takes.
         for _ in range(pick((1, 1, 2, 3))):
             over = options.slowest * pick((2, 10, 20))
@@ -246,68 +256,66 @@ class _Faults:
     def __init__(self, rng: random.Random, options: Options, steps: tuple[Step, ...]) -> None:
         self._rng = rng
         self._options = options
-        self._moves = any(step.do in ("move", "offload") for step in steps)
         self._until = max(step.at for step in steps)
+        self._aims = AIMS if any(step.do in ("move", "offload") for step in steps) else {}
+        if not options.refusing:
+            self._aims = {aim: n for aim, n in self._aims.items() if aim[1] != "CANCELLED"}
+        self._drawn: list[Fault] = []
 
     def draw(self) -> tuple[Fault, ...]:
         rng, pick = self._rng, self._rng.choice
-        faults = [self._short() for _ in range(pick((0, 0, 1, 1, 2, 3)))]
+        for _ in range(pick((0, 0, 1, 1, 2, 3))):
+            # What nobody is taken for lost for.
+            do: FaultKind = pick(("pause", "pause", "cut", "cut", "slow"))
+            self._add(do, pick((0.02, 0.1, 0.5, 2.0)))
         heavy = self._options.blob > 100_000
         if rng.random() < (2 * DEATHS if heavy else DEATHS):
-            faults += self._deaths()
+            self._deaths()
         if rng.random() < SILENCES:
-            faults.append(self._long())
-        return tuple(faults)
+            # A living process is taken for lost, and may come back.
+            fault = self._add(pick(("pause", "cut", "cut")), rng.uniform(8.0, 25.0))
+            self._drawn[-1] = replace(fault, again=rng.random() < 0.5)
+        return tuple(self._drawn)
 
-    def _short(self) -> Fault:
-        """What nobody is taken for lost for."""
-        pick = self._rng.choice
-        return self._fault(
-            pick(("pause", "pause", "cut", "cut", "slow")), pick((0.02, 0.1, 0.5, 2))
-        )
-
-    def _long(self) -> Fault:
-        """Silence for which a living process is taken for lost; it may come back."""
-        do: FaultKind = self._rng.choice(("pause", "cut", "cut"))
-        fault = self._fault(do, self._rng.uniform(8.0, 25.0))
-        return replace(fault, again=self._rng.random() < 0.5)
-
-    def _deaths(self) -> list[Fault]:
+    def _deaths(self) -> None:
         """One, or some at once or one soon after another; mostly of brokers."""
         rng, pick = self._rng, self._rng.choice
         again = (0.0, 0.0, 0.002, 0.05, 0.5, 12.0)
-        first = self._fault("crash", pick(again))
+        first = self._add("crash", pick(again))
         if first.when is None and rng.random() < 0.7:
-            first = replace(first, host=self._broker())
-        deaths = [first]
+            first = self._drawn[-1] = replace(first, host=self._broker())
         for _ in range(pick((0, 0, 0, 1, 1, 2))):
-            broker = self._broker() if first.when is None else rng.randrange(3)
-            deaths.append(
-                replace(
-                    first,
-                    at=first.at + pick((0.0, 0.05, 0.5, 5.0, 11.0)),
-                    host=broker if rng.random() < 0.6 else rng.randrange(64),
-                    seconds=pick(again),
-                    when=first.when if rng.random() < 0.7 else None,
-                )
+            near = self._broker() if first.when is None else rng.randrange(3)
+            more = replace(
+                first,
+                at=first.at + pick((0.0, 0.05, 0.5, 5.0, 11.0)),
+                host=near if rng.random() < 0.6 else rng.randrange(64),
+                seconds=pick(again),
+                when=first.when if rng.random() < 0.7 else None,
             )
-        return deaths
+            self._drawn.append(more)
 
     def _broker(self) -> int:
         return 1 + self._rng.randrange(self._options.brokers)
 
-    def _fault(self, do: FaultKind, seconds: float) -> Fault:
-        """In some state of a move, early, amid all, or late, when all is quiet."""
+    def _add(self, do: FaultKind, seconds: float) -> Fault:
+        """In some state of a move, or early, amid all, or late, when all is quiet."""
         rng, until = self._rng, self._until
-        both, other = rng.random() < 0.6, rng.randrange(64)
-        if self._moves and rng.random() < 0.6:
-            (aim,) = rng.choices(list(AIMS), list(AIMS.values()))
-            host = rng.choice((0, 0, rng.randrange(64)))
-            return Fault(0.0, do, host, other, seconds, both, aim)
-        early, late = (0.0, 0.2), (until + 0.3, until + 3.0)
-        amid = (0.1, until + 0.1)
-        at = rng.uniform(*rng.choice((early, amid, amid, amid, late)))
-        return Fault(at, do, rng.randrange(64), other, seconds, both)
+        both, host, other = rng.random() < 0.6, rng.randrange(64), rng.randrange(64)
+        if self._aims and rng.random() < 0.6:
+            (aim,) = rng.choices(list(self._aims), list(self._aims.values()))
+            if aim in HOLDS and rng.random() < 0.6:
+                hold, when = HOLDS[aim]
+                where = rng.randrange(64) if when[0] == "initiator" else 0
+                self._drawn.append(Fault(0.0, hold, where, rng.randrange(64), 0.5, False, when))
+            host = rng.choice((0, 0, host) if do != "crash" else (0, host))
+            fault = Fault(0.0, do, host, other, seconds, both, aim)
+        else:
+            amid, late = (0.1, until + 0.1), (until + 0.3, until + 3.0)
+            at = rng.uniform(*rng.choice(((0.0, 0.2), amid, amid, amid, late)))
+            fault = Fault(at, do, host, other, seconds, both)
+        self._drawn.append(fault)
+        return fault
 
 
 def _and_after(
