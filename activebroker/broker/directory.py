@@ -323,6 +323,7 @@ class Directory:
             channel.ports.clear()
             channel.relayed.clear()
             channel.left.clear()
+            channel.checkpoint = None
             self._unaccepted.pop(channel.name, None)
         if top.parent is not None:
             yield from self._feed_relays(self.graph.channels[top.parent])

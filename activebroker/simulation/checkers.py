@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from activebroker.broker.outlet import WINDOW
+from activebroker.broker.outlet import KEPT, WINDOW
 from activebroker.broker.stage import WORK_BYTES
 from activebroker.matching import Parcel
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Host, Intake
-from activebroker.simulation.machines import leftovers
+from activebroker.simulation.machines import leftovers, outdated
 from activebroker.simulation.reference import Seen, Stream
 from activebroker.simulation.users import Consumer, Users
 
@@ -142,6 +142,12 @@ def nothing_left(host: Host) -> Iterator[str]:
         yield f"left: {what} at {host.name}: {value}"
 
 
+def ports_up_to_date(host: Host) -> Iterator[str]:
+    """Whether ports have forgotten what is over, once all is quiet and while nobody has died."""
+    for port, what, kept in outdated(host.node) if not host.world.deaths else ():
+        yield f"left: {what} of port {port} at {host.name}: {kept}"
+
+
 def membership(host: Host) -> Iterator[str]:
     """Whether a process was taken for lost only after a silence, and then has ended all it had."""
     if not host.expelled:
@@ -165,6 +171,9 @@ def bounds(host: Host, largest: int) -> Iterator[str]:
                 yield f"bounds: credit {flow.credit} of flow {flow.spec.id} at {host.name}"
             if waiting > emission:
                 yield f"bounds: {waiting} bytes wait in flow {flow.spec.id} at {host.name}"
+        for name, taker in outlet.takers.items():
+            if taker.kept_bytes > KEPT + emission:
+                yield f"bounds: {taker.kept_bytes} bytes are kept for {name} at {host.name}"
     for port in exchange.ports.values():
         for into in port.flows.values():
             held = sum(item.nbytes for item in into.held if isinstance(item, Parcel))

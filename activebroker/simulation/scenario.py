@@ -131,11 +131,11 @@ AIMS: dict[tuple[str, str], int] = {
     ("origin", "AWAITING_ACKS"): 1,
     ("origin", "CAPTURING"): 3,
     ("origin", "HANDED_OVER"): 1,
-    ("destination", "LOADING"): 3,
+    ("destination", "LOADING"): 5,
     ("destination", "PREPARED"): 1,
     ("destination", "RUNNING"): 4,
     ("destination", "COMPLETED"): 2,
-    ("destination", "CANCELLED"): 4,  # only where a broker refuses filters
+    ("destination", "CANCELLED"): 8,  # only where a broker refuses filters
 }
 # What makes a short state last, so that a fault meets it: what happens, and where, before.
 HOLDS: dict[tuple[str, str], tuple[FaultKind, tuple[str, str]]] = {
@@ -280,7 +280,7 @@ class _Faults:
     def _deaths(self) -> None:
         """One, or some at once or one soon after another; mostly of brokers."""
         rng, pick = self._rng, self._rng.choice
-        again = (0.0, 0.0, 0.002, 0.05, 0.5, 12.0)
+        again = (0.0, 0.0, 0.002, 0.002, 0.05, 0.5, 12.0)
         first = self._add("crash", pick(again))
         if first.when is None and rng.random() < 0.7:
             first = self._drawn[-1] = replace(first, host=self._broker())
