@@ -1,6 +1,6 @@
 """Faults to plant into the core: what the checkers must find, or they check nothing.
 
-Each is a context manager that patches the core of this process. Only tests use them.
+Each is a context manager that patches the core of this process.
 `python -m activebroker.simulation.plants` prints how many seeds it takes to find each.
 """
 

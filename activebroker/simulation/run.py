@@ -13,6 +13,7 @@ from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.outcome import Outcome
 from activebroker.simulation.scenario import (
     BROKER_NAMES,
+    HEAVY,
     SINK_NAMES,
     SOURCE_NAMES,
     Scenario,
@@ -23,7 +24,6 @@ from activebroker.simulation.world import Stuck, World
 Plant = Callable[[], AbstractContextManager[None]]
 
 PATIENCE = 90.0  # virtual seconds in which all that was asked for must end once nothing fails
-HEAVY = 100_000  # bytes of events that make it worth looking at the windows
 
 
 def run(scenario: Scenario, plant: Plant | None = None, record: bool = True) -> Outcome:

@@ -147,6 +147,7 @@ HOLDS: dict[tuple[str, str], tuple[FaultKind, tuple[str, str]]] = {
 }
 # How many scenarios have deaths, and silence that is taken for one.
 DEATHS, SILENCES = 0.25, 0.05
+HEAVY = 100_000  # bytes of events with which flows use up their credit
 
 
 def draw(seed: int) -> Scenario:
@@ -187,6 +188,7 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     first_source = 1 + options.brokers
     first_sink = first_source + options.sources
     refuser = 1 + options.brokers  # as a place: behind "supplier", "consumer" and other brokers
+    slow = (0, 1, 1) if options.blob >= HEAVY else (0, 0, 0, 1)
     busy = pick((0.2, 0.5, 1.0))  # seconds in which most of it happens
     steps: list[Step] = []
 
@@ -210,7 +212,7 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     for _ in range(derived):
         steps.append(Step(rng.uniform(0.0, late), "derive", number(), number(), number(), number()))
     steps += [
-        Step(0.05 + rng.uniform(0.0, late), "subscribe", at_sink(), number(), pick((0, 0, 0, 1)))
+        Step(0.05 + rng.uniform(0.0, late), "subscribe", at_sink(), number(), pick(slow))
         for _ in range(pick((1, 1, 2, 3)))
     ]
     for _ in range(pick((1, 2, 3))):
@@ -268,7 +270,7 @@ class _Faults:
             # What nobody is taken for lost for.
             do: FaultKind = pick(("pause", "pause", "cut", "cut", "slow"))
             self._add(do, pick((0.02, 0.1, 0.5, 2.0)))
-        heavy = self._options.blob > 100_000
+        heavy = self._options.blob >= HEAVY
         if rng.random() < (2 * DEATHS if heavy else DEATHS):
             self._deaths()
         if rng.random() < SILENCES:
@@ -284,6 +286,10 @@ class _Faults:
         first = self._add("crash", pick(again))
         if first.when is None and rng.random() < 0.7:
             first = self._drawn[-1] = replace(first, host=self._broker())
+        if first.when is None and rng.random() < 0.5:
+            # What it makes before it dies does not arrive everywhere.
+            at = max(0.1, first.at - pick((0.5, 1.5, 1.8)))
+            self._drawn.append(Fault(at, "cut", first.host, rng.randrange(64), 2.0, False))
         for _ in range(pick((0, 0, 0, 1, 1, 2))):
             near = self._broker() if first.when is None else rng.randrange(3)
             more = replace(
@@ -321,12 +327,12 @@ class _Faults:
 def _and_after(
     rng: random.Random, steps: tuple[Step, ...], faults: tuple[Fault, ...]
 ) -> tuple[Step, ...]:
-    """What users do once a process is lost, or found lost: else nothing tells what it cost."""
+    """What users do when a process is lost, or found lost: else nothing tells what it cost."""
     more: list[Step] = []
     for fault in faults:
         if fault.do == "crash" or fault.seconds > SHORT:
             do: Do = rng.choice(("publish", "publish", "publish", "subscribe", "move"))
-            at = (fault.at or steps[-1].at) + rng.choice((0.1, 1.0, 11.0))
+            at = max(0.1, (fault.at or steps[-1].at) + rng.choice((-1.2, 0.1, 1.0, 11.0)))
             number = rng.randrange(64), rng.randrange(64), rng.choice((1, 2, 4)), rng.randrange(64)
             more.append(Step(at, do, *number, times=rng.choice((1, 2, 6)), over=rng.random()))
     return tuple(sorted((*steps, *more), key=lambda step: step.at))
