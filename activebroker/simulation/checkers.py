@@ -131,9 +131,12 @@ def endings(users: Users, allowance: Allowance) -> Iterator[str]:
 def nothing_left(host: Host) -> Iterator[str]:
     """Whether all that users had made is gone from a node.
 
-    Timers of calls to the dead run out by themselves, later than is waited for here.
+    Timers of calls to the dead run out by themselves, later than is waited for here. Why a filter
+    has stopped is remembered for good where its channel was closed when somebody died.
     """
     left = leftovers(host.node)
+    if host.world.deaths:
+        left.pop("stopped", None)
     if host.runners:
         left["runners"] = host.runners
     if timers := [key for key in host.timers if key != "tick" and not host.world.deaths]:
