@@ -23,6 +23,7 @@ from activebroker.simulation.scenario import (
     draw,
 )
 from activebroker.simulation.world import World
+from derivation.source import Source
 
 LONG = 15.0  # seconds of silence for which one is taken for lost
 HUB_AT, EAST = 0, 2  # where hosts are in the world
@@ -139,6 +140,17 @@ def test_a_lost_process_that_hands_events_over_is_found() -> None:
     with pytest.raises(AttributeError):
         east.pump(1)
     assert made.violations[0].startswith("expelled: ")
+
+
+def test_a_restart_is_met_by_the_machines_in_which_the_predecessor_had_a_part() -> None:
+    made = world()
+    made._machines["west"] = {("origin", 5, 0): (Source(), "CAPTURING")}
+    made._attached["west"] = {6: None}
+    made._parties = {5: ("east", "west"), 6: ("atlanta", "west")}
+    made.cover_restart("east")
+    assert made.covered == {("origin", "CAPTURING", "restart"): 1}
+    made.cover_restart("atlanta")
+    assert made.covered["source", "ATTACHED", "restart"] == 1
 
 
 # --- what is drawn --------------------------------------------------------------------------------
