@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from activebroker.broker.changes import PATIENCE
 from activebroker.broker.port import LOST
-from activebroker.core.errors import ActiveBrokerError, MoveFailed, Unreachable
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    DeadlineExceeded,
+    MoveFailed,
+    Unreachable,
+)
 from activebroker.simulation.scenario import Scenario
 from activebroker.simulation.users import Channel, Consumer, Supplier
 from activebroker.simulation.world import World
@@ -31,11 +37,16 @@ class Allowance:
     `end`, and any request may be refused. Of a supplier whose own process died, or the broker that
     served its consumers, events may be missing from some point on; never in between, twice, or in
     another order.
+
+    Where frames are lost for longer than the directory waits for an answer, it may have waited in
+    vain.
     """
 
     def __init__(self, world: World, scenario: Scenario) -> None:
         self._world = world
         self._patient = scenario.options.patience >= LONG and not scenario.faults
+        # What is lost is asked for once a second: it may be lost ten times.
+        self._slow = scenario.options.loss > 0 and scenario.length > PATIENCE
 
     def refusal(self, error: ActiveBrokerError) -> bool:
         """Whether a request may be answered with this error."""
@@ -43,6 +54,8 @@ class Allowance:
             return False  # a fault of the directory itself
         if self._world.deaths or any(part in str(error) for part in _REFUSALS):
             return True
+        if isinstance(error, DeadlineExceeded):
+            return self._slow
         return isinstance(error, MoveFailed) and not self._patient
 
     def end(self, consumer: Consumer) -> bool:

@@ -75,7 +75,7 @@ def _play(world: World, scenario: Scenario) -> None:
     for step in scenario.steps:
         world.soon(step.at, partial(users.do, step))
     world.plan(scenario.faults)
-    world.run_for(_length(scenario))
+    world.run_for(scenario.length)
     world.heal()
     _calm(world, users)
     for host in world.alive():
@@ -102,10 +102,3 @@ def _calm(world: World, users: Users) -> None:
         world.run_until(lambda: world.quiet() and not users.waiting() and world.agreed(), PATIENCE)
     except Stuck as stuck:
         raise Stuck(f"waiting: {', '.join(users.waiting())}; {stuck}") from None
-
-
-def _length(scenario: Scenario) -> float:
-    """Seconds in which users do things and faults strike."""
-    steps = (step.at + step.over for step in scenario.steps)
-    faults = (fault.at for fault in scenario.faults)
-    return 0.3 + max((*steps, *faults), default=0.0)

@@ -121,6 +121,13 @@ class Scenario:
     steps: tuple[Step, ...] = ()
     faults: tuple[Fault, ...] = ()
 
+    @property
+    def length(self) -> float:
+        """Seconds in which users do things and faults strike."""
+        steps = (step.at + step.over for step in self.steps)
+        faults = (fault.at for fault in self.faults)
+        return 0.3 + max((*steps, *faults), default=0.0)
+
 
 # Where faults aim, and how often in relation: most at states that are short or rare.
 AIMS: dict[tuple[str, str], int] = {

@@ -11,7 +11,13 @@ from activebroker.broker.effects import PortOpened
 from activebroker.broker.messages import CheckpointTaken, OpenSupplier
 from activebroker.broker.outlet import KEPT, WINDOW
 from activebroker.broker.port import LOST
-from activebroker.core.errors import ActiveBrokerError, Closed, FilterStopped, Unreachable
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    Closed,
+    DeadlineExceeded,
+    FilterStopped,
+    Unreachable,
+)
 from activebroker.events import Event, encode
 from activebroker.events.wire import describe
 from activebroker.routing import Checkpoint, FlowSpec, graph
@@ -19,7 +25,7 @@ from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Answered, Intake, Supply
 from activebroker.simulation.reference import ITEM, Content, Count, HoldBack, Item, Seen
-from activebroker.simulation.scenario import Fault, Options, Scenario
+from activebroker.simulation.scenario import Fault, Options, Scenario, Step
 from activebroker.simulation.users import Channel, Consumer, Supplier, Users
 from activebroker.simulation.world import World
 
@@ -215,6 +221,14 @@ def test_every_request_is_answered_and_only_as_it_may_be() -> None:
     assert scene.endings() == []
     answer.error = ActiveBrokerError("The directory failed: KeyError(7)")
     assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["refused"]
+
+
+def test_the_directory_may_wait_in_vain_where_frames_are_lost_for_long() -> None:
+    scene = Scene()
+    late = DeadlineExceeded("'dallas' did not answer OpenFlow within 10 s.")
+    for loss, at, excused in ((0.2, 11.0, True), (0.2, 1.0, False), (0.0, 11.0, False)):
+        scenario = Scenario(0, Options(loss=loss), (Step(at, "publish"),))
+        assert Allowance(scene.world, scenario).refusal(late) is excused
 
 
 # --- nodes ----------------------------------------------------------------------------------------
