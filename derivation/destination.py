@@ -127,7 +127,7 @@ class Destination(Machine):
         if state := {key: value for each in got for key, value in each.state.items()}:
             effects.append(RestoreState(state))
         effects += [
-            MergeBuffer(each.buffer, each.ended, each.lost, each.inputs, each.outputs, each.owed)
+            MergeBuffer(each.buffer, each.ended, each.lost, each.inputs, each.outputs, each.ties)
             for each in got
         ]
         return [*effects, StartFilter(), *self._report_when_complete()]

@@ -2,6 +2,9 @@
 
 It goes on filtering until the ACKs of all its sources have arrived, in band, so that the pause of
 the stream is the hand-over alone. What it received but had not filtered by then is the buffer.
+
+A filter that would be lost with its node, as one at its suppliers, is saved before anything else:
+from then on the loss of its new place is no worse than that of any other.
 """
 
 from __future__ import annotations
@@ -17,18 +20,21 @@ from derivation.protocol import (
     Effect,
     EndFlow,
     FlowId,
+    ForgetSaved,
     HandOver,
     Party,
     Plan,
     Positions,
     Prepared,
     RemoveFilter,
+    SaveFilter,
     Send,
 )
 
 
 class OriginState(Enum):
     RUNNING = auto()
+    SAVING = auto()
     AWAITING_ACKS = auto()
     CAPTURING = auto()
     HANDED_OVER = auto()
@@ -38,6 +44,11 @@ class OriginState(Enum):
 @dataclass(frozen=True, slots=True)
 class PrepareReceived:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSaved:
+    """The filter can go on elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,7 @@ class StateCaptured:
     error: str | None = None
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
-    owed: Any = None
+    ties: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,15 @@ class Origin(Machine):
         return tuple(self._awaited)
 
     def _prepare(self, _: PrepareReceived, now: float) -> list[Effect]:
+        if not self.plan.saves:
+            return self._prepared()
+        self.state = OriginState.SAVING
+        return [SaveFilter()]
+
+    def _saved(self, _: FilterSaved, now: float) -> list[Effect]:
+        return self._prepared()
+
+    def _prepared(self) -> list[Effect]:
         self.state = OriginState.AWAITING_ACKS
         return [Send(self.plan.initiator, Prepared(self.plan.derivation, self.here))]
 
@@ -153,20 +173,27 @@ class Origin(Machine):
             lost=tuple(flow for flow in old if flow in self._lost),
             inputs={key: each for key, each in captured.inputs.items() if goes_there(key)},
             outputs={key: each for key, each in captured.outputs.items() if goes_there(key)},
-            owed=captured.owed,
+            ties=captured.ties,
         )
 
     def _cancel(self, _: Cancelled, __: float) -> list[Effect]:
         self.state = OriginState.CANCELLED
-        return []
+        return [ForgetSaved()] if self.plan.saves else []
 
     def validate(self) -> None:
-        waits = self.state in (OriginState.RUNNING, OriginState.AWAITING_ACKS)
-        assert waits or self.state is OriginState.CANCELLED or not self._awaited
+        acked = self.state in (OriginState.CAPTURING, OriginState.HANDED_OVER)
+        assert not (acked and self._awaited)
 
     table: ClassVar[Table] = {
         (OriginState.RUNNING, PrepareReceived): Transition(
-            _prepare, (OriginState.AWAITING_ACKS,), (Prepared,)
+            _prepare, (OriginState.AWAITING_ACKS, OriginState.SAVING), (Prepared, SaveFilter)
+        ),
+        (OriginState.SAVING, FilterSaved): Transition(
+            _saved, (OriginState.AWAITING_ACKS,), (Prepared,)
+        ),
+        (OriginState.SAVING, AckReceived): Transition(_ack, (OriginState.SAVING,)),
+        (OriginState.SAVING, Cancelled): Transition(
+            _cancel, (OriginState.CANCELLED,), (ForgetSaved,)
         ),
         (OriginState.AWAITING_ACKS, ProceedReceived): Transition(
             _go, (OriginState.AWAITING_ACKS, OriginState.CAPTURING), (CaptureState,)
@@ -174,7 +201,9 @@ class Origin(Machine):
         (OriginState.AWAITING_ACKS, AckReceived): Transition(
             _ack, (OriginState.AWAITING_ACKS, OriginState.CAPTURING), (CaptureState,)
         ),
-        (OriginState.AWAITING_ACKS, Cancelled): Transition(_cancel, (OriginState.CANCELLED,)),
+        (OriginState.AWAITING_ACKS, Cancelled): Transition(
+            _cancel, (OriginState.CANCELLED,), (ForgetSaved,)
+        ),
         (OriginState.CAPTURING, StateCaptured): Transition(
             _hand_over, (OriginState.HANDED_OVER,), (HandOver, EndFlow, RemoveFilter)
         ),

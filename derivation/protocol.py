@@ -61,7 +61,8 @@ class Plan:
     """All that a derivation will change, drawn up before it begins.
 
     `suppliers` says at which destination each supplier's stream, and so its state, goes on;
-    one that is not named goes to the first destination.
+    one that is not named goes to the first destination. `saves`: the filter would be lost with
+    its origins, so that they have to save it before they are prepared.
     """
 
     derivation: int
@@ -72,6 +73,7 @@ class Plan:
     swaps: tuple[Swap, ...]
     outputs: tuple[Output, ...] = ()
     suppliers: tuple[tuple[str, Party], ...] = ()
+    saves: bool = False
 
 
 # --- what parties tell each other -------------------------------------------------------------
@@ -130,8 +132,8 @@ class HandOver:
     `ended` are the origin's flows that its successor's flows follow; `lost` are those whose source
     was lost before the ACK, so that what follows them follows a gap. `error`: the filter was
     stopped before it could be handed over, and why. `inputs` and `outputs`: how far the filter has
-    come, by supplier, with what it took and with what it made. `owed`: whom the filter has yet to
-    tell what it has settled.
+    come, by supplier, with what it took and with what it made. `ties`: what binds it to those
+    around it, of which a machine knows nothing.
     """
 
     derivation: int
@@ -143,7 +145,7 @@ class HandOver:
     lost: tuple[FlowId, ...] = ()
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
-    owed: Any = None
+    ties: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,16 @@ class OpenFlow:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveFilter:
+    """From now on the filter can go on elsewhere: from a checkpoint, and what was kept since."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSaved:
+    """It stays, and is lost with its node again."""
+
+
+@dataclass(frozen=True, slots=True)
 class CaptureState:
     """Let the running batch end, start no other, and report state and buffer."""
 
@@ -197,7 +209,7 @@ class MergeBuffer:
     lost: tuple[FlowId, ...] = ()
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
-    owed: Any = None
+    ties: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +252,8 @@ Effect = (
     Send
     | EndFlow
     | OpenFlow
+    | SaveFilter
+    | ForgetSaved
     | CaptureState
     | RestoreState
     | MergeBuffer

@@ -36,7 +36,7 @@ class FilterLoad:
 
 @dataclass(frozen=True, slots=True)
 class MoveTo:
-    """Move the filter of `channel` to the broker `to`."""
+    """Move the filter of `channel` to the place `to`."""
 
     channel: str
     to: Party

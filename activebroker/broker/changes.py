@@ -48,8 +48,8 @@ class Waiting:
 class Changes:
     """`call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it.
 
-    `failed_late(migration, reason)` is called when a migration fails whose change was told before
-    that it is overdue.
+    `ended_late(migration, outcome, reason)` is called when a migration ends whose change was told
+    before that it is overdue.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Changes:
         tell: Callable[[str, Body], None],
         set_deadline: Callable[[int, float | None], None],
         now: Callable[[], float],
-        failed_late: Callable[[Migration, str], None],
+        ended_late: Callable[[Migration, str, str], None],
     ) -> None:
         self._call = call
         self._tell = tell
         self._set_deadline = set_deadline
         self._now = now
-        self._failed_late = failed_late
+        self._ended_late = ended_late
         self._queue: deque[Waiting] = deque()
         self._current: tuple[Change, Done] | None = None
         self._migration: Migration | None = None  # that the current change waits for
@@ -103,9 +103,10 @@ class Changes:
         """A third-party derivation that has not ended."""
         return self._migrations.get(derivation)
 
-    def moves(self, channel: Channel) -> bool:
-        """Whether a derivation of this channel is under way."""
-        return any(each.channel is channel for each in self._migrations.values())
+    def migration_of(self, channel: Channel) -> Migration | None:
+        """The derivation of this channel that is under way, if one is."""
+        mine = (each for each in self._migrations.values() if each.channel is channel)
+        return next(mine, None)
 
     def overdue(self) -> list[Migration]:
         """The migrations that go on behind the change that began them."""
@@ -185,6 +186,6 @@ class Changes:
         if migration is self._migration:
             self._migration = None
             self._resume((outcome, reason), None)
-        elif outcome == "failed":
-            self._failed_late(migration, reason)
+        elif outcome != "overdue":
+            self._ended_late(migration, outcome, reason)
         self.go_on()

@@ -28,6 +28,7 @@ from activebroker.broker.messages import (
     Derive,
     ExpectFlow,
     FinishFlow,
+    ForgetSaved,
     ForgetTaker,
     Greet,
     Join,
@@ -41,6 +42,7 @@ from activebroker.broker.messages import (
     OpenSupplier,
     OutletDrained,
     PeerSuspected,
+    ReleasePort,
     ReportNode,
     ReportStatus,
     SetPredicate,
@@ -48,7 +50,7 @@ from activebroker.broker.messages import (
     Undeploy,
     Unsubscribe,
 )
-from activebroker.broker.migration import Migration, plan_move, plan_offload, union
+from activebroker.broker.migration import Migration, plan_move, plan_offload
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.status import report
 from activebroker.core.errors import (
@@ -63,12 +65,24 @@ from activebroker.core.errors import (
     Unreachable,
     suggestion,
 )
-from activebroker.routing import Channel, Flow, Graph, Member, Outlet, Port, Positions, Stage
+from activebroker.routing import (
+    Channel,
+    Flow,
+    Graph,
+    Member,
+    Outlet,
+    Port,
+    Positions,
+    Relay,
+    Stage,
+    merged,
+)
 from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
 
 
 class Directory:
-    """`call(node, body, done)` asks a node for something, `tell(node, body)` tells it."""
+    """`call(node, body, done)` asks a node for something, `tell(node, body)` tells it;
+    `incarnation(node)` is that of the process heard last, 0 if none is."""
 
     def __init__(
         self,
@@ -78,8 +92,10 @@ class Directory:
         set_deadline: Callable[[int, float | None], None],
         now: Callable[[], float],
         expel: Callable[[str], None],
+        incarnation: Callable[[str], int],
     ) -> None:
         self._expel = expel
+        self._incarnation = incarnation
         self.members: dict[str, Member] = {me.name: me}
         self.graph = Graph()
         self._me = me
@@ -90,7 +106,7 @@ class Directory:
         self._recovery = Recovery(
             self.graph, self.members, self._tidy, self._expect, self._greet, expel
         )
-        self._changes = Changes(call, tell, set_deadline, now, self._failed_late)
+        self._changes = Changes(call, tell, set_deadline, now, self._ended_late)
 
     def request(self, body: CallBody, done: Done) -> None:
         """Queue a change; `done` gets its result or its error.
@@ -125,10 +141,13 @@ class Directory:
             root = self.graph.root(channel)
             for migration in self._changes.overdue():
                 if self.graph.root(migration.channel) is root:
-                    return f"Channel {migration.channel.name!r} is still moving"
+                    return f"Channel {migration.plan.channel!r} is still moving"
+            if isinstance(body, Derive) and body.at == SUPPLIER and channel.returning:
+                return f"Channel {name!r} is still on its way to its suppliers"
             if isinstance(body, OpenSupplier):
-                for outlet in channel.left.values():
-                    if outlet.supplier == body.supplier:
+                relayed = [each.own for each in self.graph.relays_of(channel)]
+                for outlet in (*channel.left.values(), *relayed):
+                    if outlet.supplier == body.supplier and outlet.id not in channel.outlets:
                         return f"Events of the supplier {outlet.supplier!r} before are on their way"
             return None
 
@@ -148,9 +167,9 @@ class Directory:
     def told(self, source: str, body: CheckpointTaken | OutletDrained | PeerSuspected) -> None:
         """Take news from a node."""
         match body:
-            case CheckpointTaken(channel, stage):
-                self._unaccepted.setdefault(channel, {})[stage] = body
-                self._accept(channel)
+            case CheckpointTaken(makes, stage):
+                self._unaccepted.setdefault(makes, {})[stage] = body
+                self._accept(makes)
             case OutletDrained(outlet_id):
                 for each in self.graph.channels.values():
                     if (outlet := each.outlets.get(outlet_id)) is not None:
@@ -158,32 +177,87 @@ class Directory:
                     if each.left.pop(outlet_id, None) is not None:
                         self._accept(each.name)
                         self._changes.go_on()
-            case PeerSuspected(peer):
-                self._changes.submit(self._judge(source, peer), lambda result, error: None)
+                for relay in self.graph.relays.values():
+                    if (outlet := relay.outlets.get(outlet_id)) is not None:
+                        outlet.drained = True
+                self._retire()
+            case PeerSuspected(peer, incarnation):
+                change = self._judge(source, peer, incarnation)
+                self._changes.submit(change, lambda result, error: None)
 
     def _accept(self, name: str) -> None:
         """Keep a checkpoint, unless what its filter made at an earlier place may still be lost."""
-        channel = self.graph.channels.get(name)
-        if channel is None or any(outlet.supplier is None for outlet in channel.left.values()):
+        channel = self.graph.channels.get(name) or self.graph.relays.get(name)
+        if channel is None:
+            return
+        moving = self._changes.migration_of(channel)
+        places = {stage.id: stage.node for stage in channel.stages.values()}
+        earlier = {outlet.id for outlet in channel.left.values() if outlet.supplier is None}
+        if moving is not None and earlier:  # the old place may still have much to do
+            places = {stage: node for node, stage in moving.old_stages.items()}
+            earlier -= places.keys()
+        if earlier:
+            return
+        if channel.returning and moving is None:
+            self._changes.submit(self._stay(channel), lambda result, error: None)
             return
         waiting = self._unaccepted.get(name, {})
-        for stage in channel.stages.values():
-            if (taken := waiting.pop(stage.id, None)) is not None:
-                channel.checkpoint, channel.fresh = taken.checkpoint, False
-                self._tell(stage.node, CheckpointKept(stage.id))
-        if self._changes.moves(channel):
-            return
-        self._unaccepted.pop(name, None)  # what is left is of earlier places
+        if moving is None and not self.graph.recovers(channel):
+            waiting.clear()  # sent before the filter came to stay where it is
+        for stage, node in places.items():
+            if (taken := waiting.pop(stage, None)) is not None:
+                # Of a filter at its suppliers each has a part.
+                parts = [channel.checkpoint] if channel.checkpoint and len(places) > 1 else []
+                channel.checkpoint = merged([*parts, taken.checkpoint])
+                channel.fresh = False
+                self._tell(node, CheckpointKept(stage))
+        if moving is None:
+            self._unaccepted.pop(name, None)  # what is left is of earlier places
 
-    def _judge(self, accuser: str, accused: str) -> Change:
+    def _stay(self, channel: Channel) -> Change:
+        """What a filter made before it came to its suppliers is safe: from now on it is theirs."""
+        if channel.closed or not channel.returning or self._changes.migration_of(channel):
+            return
+        assert channel.parent is not None
+        channel.returning, channel.checkpoint = False, None
+        self._unaccepted.pop(channel.name, None)
+        self.graph.relocate(channel, SUPPLIER)
+        parent = self.graph.channels[channel.parent]
+        kept_at = [*parent.outlets.values(), *self.graph.keepers(parent, channel.name)]
+        yield from self._tidy(
+            [
+                *((stage.node, ForgetSaved(stage.id)) for stage in channel.stages.values()),
+                *((each.node, ForgetTaker(each.id, channel.name)) for each in kept_at),
+            ]
+        )
+
+    def _retire(self) -> None:
+        """Relays that have passed on all of a supplier that has left are over.
+
+        One that has merely lost sight of a living supplier is not: of the two, one has to go.
+        """
+        for relay in list(self.graph.relays.values()):
+            assert relay.parent is not None
+            left = relay.own.id not in self.graph.channels[relay.parent].outlets
+            if left and all(outlet.drained for outlet in relay.outlets.values()):
+                self._remove_relay(relay)
+                self._changes.go_on()
+
+    def _remove_relay(self, relay: Relay) -> None:
+        self.graph.remove_relay(relay)
+        self._unaccepted.pop(relay.name, None)
+
+    def _judge(self, accuser: str, accused: str, incarnation: int) -> Change:
         """Two members that cannot hear each other: one has to go.
 
         An accuser that does not answer cannot hear anybody, and will be found lost.
         """
-        if accuser not in self.members or accused not in self.members:
+        one, other = self.members.get(accuser), self.members.get(accused)
+        if one is None or other is None or other.incarnation != incarnation:
             return
         answers = yield from self._tidy([(accuser, ReportNode()), (accused, ReportNode())])
-        if accuser in self.members and accused in self.members and answers[0] is not None:
+        still = self.members.get(accuser) is one and self.members.get(accused) is other
+        if still and answers[0] is not None:
             self._expel(accused if answers[1] is None else self._worse(accuser, accused))
 
     def _worse(self, accuser: str, accused: str) -> str:
@@ -212,6 +286,8 @@ class Directory:
                 f"A node named {member.name!r} is in the fabric already: choose another name, or "
                 "wait until the old one is found lost."
             )
+        if self._incarnation(member.name) != member.incarnation:
+            raise Unreachable(f"{member.name!r} was lost before its turn came.")
         self.members[member.name] = member
         self._tell_members()
         return tuple(self.members.values())
@@ -221,7 +297,7 @@ class Directory:
         name = body.name
         self._see_off(name)
         for channel in list(self.graph.channels.values()):
-            for outlet in [*channel.outlets.values(), *channel.relayed.values()]:
+            for outlet in list(channel.outlets.values()):
                 if outlet.node == name and outlet.supplier is not None:
                     yield from self._remove_supplier(channel, outlet.supplier)
             for port in list(channel.ports.values()):
@@ -231,10 +307,23 @@ class Directory:
         for channel in reversed(self._downwards()):
             lost = [each for each in channel.stages.values() if each.node == name]
             lost_with = [each for each in channel.left.values() if each.node == name]
-            if lost or any(outlet.supplier is None for outlet in lost_with):
-                yield from self._lose_filter(channel, lost, name)
+            made_before = any(outlet.supplier is None for outlet in lost_with)
+            if made_before or (lost and not self._stays_with_suppliers(channel)):
+                yield from self._lose_filter(channel, name)
+            elif lost:
+                yield from self._lose_stages(channel, lost)
             for outlet in lost_with:
                 channel.left.pop(outlet.id, None)
+        for relay in list(self.graph.relays.values()):
+            if any(stage.node == name for stage in relay.stages.values()):
+                yield from self._lose_relay(relay)
+            elif relay.own.node == name and not self.graph.fed(relay):
+                # What is on its way arrives; who is lost now cannot go on with it.
+                yield from self._tidy(
+                    (outlet.node, ForgetTaker(outlet.id, taker))
+                    for outlet in relay.outlets.values()
+                    for taker in relay.takers
+                )
         return None
 
     def _downwards(self) -> list[Channel]:
@@ -293,14 +382,13 @@ class Directory:
                 for flow in self.graph.out_of(outlet.id):
                     calls.append(self._complete(flow.port))
             calls += [(each.node, CloseOutlet(each.id, True)) for each in channel.left.values()]
-            for own in channel.relayed.values():
-                calls += [self._complete(flow.port) for flow in self.graph.out_of(own.id)]
-            # Consumers of a channel that never had a supplier.
+            # Consumers of a channel that never had a supplier, and relays.
             calls += [self._complete(port) for port in channel.ports.values()]
         calls = list(dict.fromkeys(calls))
         if top.parent is None:
             calls += [
-                (outlet.node, CloseOutlet(outlet.id, finished=True)) for outlet in top.sources()
+                (outlet.node, CloseOutlet(outlet.id, finished=True))
+                for outlet in top.outlets.values()
             ]
         else:
             for stage in top.stages.values():
@@ -316,12 +404,13 @@ class Directory:
         """Take a closed channel and all below it out of the picture."""
         for channel in list(self.graph.subtree(top.name)):
             channel.closed = True
-            for outlet in [*channel.outlets.values(), *channel.relayed.values()]:
+            for relay in self.graph.relays_of(channel):
+                self._remove_relay(relay)
+            for outlet in list(channel.outlets.values()):
                 self.graph.remove_outlet(channel, outlet.id)
             for stage_id in list(channel.stages):
                 self.graph.displace(channel, stage_id)
             channel.ports.clear()
-            channel.relayed.clear()
             channel.left.clear()
             channel.checkpoint = None
             self._unaccepted.pop(channel.name, None)
@@ -341,9 +430,7 @@ class Directory:
                 f"Channel {channel.name!r} is derived from {channel.parent!r}: its events come "
                 "from its filter, it takes no suppliers."
             )
-        if body.supplier in channel.relayed or any(
-            outlet.supplier == body.supplier for outlet in channel.outlets.values()
-        ):
+        if self._own(channel, body.supplier) is not None:
             raise NameTaken(
                 f"Channel {channel.name!r} has a supplier {body.supplier!r} already: close it "
                 "first, or choose another name."
@@ -365,15 +452,19 @@ class Directory:
         return None
 
     def _remove_supplier(self, channel: Channel, supplier: str) -> Change:
-        outlets = [each for each in channel.outlets.values() if each.supplier == supplier]
-        own = channel.relayed.pop(supplier, None) or (outlets[0] if outlets else None)
-        if own is None:
+        """End a supplier's outlet. Its relays stay until they have passed on what it gave them."""
+        if (own := self._own(channel, supplier)) is None:
             return
         yield from self._tidy([(own.node, CloseOutlet(own.id, finished=False))])
-        for outlet in (own, *outlets):
-            self.graph.remove_outlet(channel, outlet.id)
+        self.graph.remove_outlet(channel, own.id)
         if own.node in self.members and not own.drained:
             channel.left[own.id] = own
+        self._retire()
+
+    def _own(self, channel: Channel, supplier: str) -> Outlet | None:
+        """A supplier's outlet in its own process."""
+        outlets = channel.outlets.values()
+        return next((each for each in outlets if each.supplier == supplier), None)
 
     def _Subscribe(self, body: Subscribe) -> Change:
         channel = self._channel(body.channel)
@@ -402,27 +493,17 @@ class Directory:
         calls: Calls = [
             (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id, taker)) for flow in flows
         ]
-        kept_at = [*channel.left.values(), *channel.relayed.values()]
+        kept_at = self.graph.keepers(channel, taker)
         return [*calls, *((each.node, ForgetTaker(each.id, taker)) for each in kept_at)]
 
     def _feed_relays(self, channel: Channel) -> Change:
-        """A relay is sent what its consumers want together.
-
-        Returns, by relay, from which position on its feed carries what it did not before.
-        """
-        since: dict[int, Positions] = {}
-        for own in channel.relayed.values():
-            for feed in self.graph.out_of(own.id):
-                if feed.port.id in channel.outlets:
-                    consumers = self.graph.out_of(feed.port.id)
-                    wanted = union(flow.port.predicate for flow in consumers)
-                    if wanted != feed.port.predicate:
-                        feed.port.predicate = wanted
-                        call = own.node, SetPredicate(own.id, feed.id, wanted)
-                        answers = yield from self._tidy([call])
-                        if answers and answers[0] is not None:
-                            since[feed.port.id] = msgspec.convert(answers[0], Positions)
-        return since
+        """A relay is sent what its takers want together."""
+        for relay in self.graph.relays_of(channel):
+            if self.graph.rewant(relay) and relay.own.id in channel.outlets:
+                call = relay.own.node, SetPredicate(relay.own.id, relay.name, relay.wanted)
+                answers = yield from self._tidy([call])
+                if answers and answers[0] is not None:
+                    relay.since = msgspec.convert(answers[0], Positions)
 
     # --- derived channels ---------------------------------------------------------------------
 
@@ -446,6 +527,7 @@ class Directory:
         except ActiveBrokerError:
             yield from self._remove_stages(child)
             del self.graph.channels[name]
+            yield from self._feed_relays(parent)
             raise
         return self._info(child)
 
@@ -472,14 +554,21 @@ class Directory:
         parent = self.graph.channels[channel.parent]
         return self._close_flows(parent, self.graph.into(stage.id), channel.name)
 
-    def _lose_filter(self, channel: Channel, lost: list[Stage], node: str) -> Change:
-        """A node is gone, and with it a place of a derived channel's filter, or what it had made at
-        an earlier place."""
-        if not self.graph.recovers(channel) and lost:
-            # Its suppliers are gone as well, and it goes on with the others.
-            for stage in lost:
-                self.graph.displace(channel, stage.id)
-            return
+    def _stays_with_suppliers(self, channel: Channel) -> bool:
+        return channel.at == SUPPLIER and not self.graph.beside(channel)
+
+    def _lose_stages(self, channel: Channel, lost: list[Stage]) -> Change:
+        """Suppliers are gone, and with them their filters: the channel goes on with the others."""
+        outlets = tuple(stage.id for stage in lost)
+        for stage in lost:
+            self.graph.displace(channel, stage.id)
+        yield from self._tidy(
+            (port.node, ReleasePort(port.id, outlets)) for port in channel.ports.values()
+        )
+
+    def _lose_filter(self, channel: Channel, node: str) -> Change:
+        """A node is gone, and with it the place of a derived channel's filter, or what it had made
+        at an earlier place."""
         if self._recovery.possible(channel):
             self._unaccepted.pop(channel.name, None)
             if (yield from self._recovery.recover(channel)):
@@ -489,6 +578,19 @@ class Directory:
             f"{node!r}, which ran the filter of channel {channel.name!r}, is gone, and it could "
             "not go on elsewhere. Derive the channel again.",
         )
+
+    def _lose_relay(self, relay: Relay) -> Change:
+        """The place of a relay is gone. If there is no other, its supplier is closed."""
+        if relay.name not in self.graph.relays:
+            return  # its channel was closed meanwhile
+        self._unaccepted.pop(relay.name, None)
+        if not (yield from self._recovery.recover(relay)):
+            assert relay.parent is not None
+            channel = self.graph.channels[relay.parent]
+            yield from self._remove_supplier(channel, relay.supplier)
+            self._remove_relay(relay)
+            yield from self._tidy(self._close_flows(channel, [], relay.name))
+            self._changes.go_on()
 
     def _abandon(self, top: Channel, reason: str) -> Change:
         """What made a channel's events is gone: end it for its consumers, with all below it."""
@@ -518,12 +620,18 @@ class Directory:
             self.graph.connect(channel, outlet, port)
             for outlet, port in self.graph.missing(channel)
         ]
-        since = yield from self._feed_relays(channel)
+        joined = [(self.graph.relay_at(flow.outlet), flow.port.taker) for flow in flows]
+        for relay, taker in joined:
+            if relay is not None:
+                relay.takers[taker] = {}
+        yield from self._feed_relays(channel)
         calls: Calls = []
-        for flow in flows:
-            # A new consumer of a relay must not see the holes in what was sent there before.
-            spec = flow.spec(since=since.get(flow.outlet.id))
-            calls.append((flow.outlet.node, OpenFlow(spec)))
+        for flow, (relay, taker) in zip(flows, joined, strict=True):
+            since: Positions = {}
+            if relay is not None:
+                # Who is new there must not see the holes in what was sent there before.
+                since = relay.takers[taker] = dict(relay.since)
+            calls.append((flow.outlet.node, OpenFlow(flow.spec(since=since))))
         self._expect(flows)
         with suppress(Unreachable):  # a source that is lost meanwhile is no fault of the consumer
             yield calls
@@ -558,8 +666,14 @@ class Directory:
                 f"Filter {channel.envelope.name} is shared and cannot run at 'supplier'."
             )
         if body.to == SUPPLIER:
-            # Where the flows that are swapped begin, which may be at the relay of an offload.
-            nodes = list({outlet.node: None for outlet, _ in self.graph.feeds(channel)})
+            feeds = [outlet for outlet, _ in self.graph.feeds(channel)]
+            nodes = list({outlet.node: None for outlet in feeds})
+            relays = [relay for each in feeds if (relay := self.graph.relay_at(each)) is not None]
+            if relays:
+                raise MoveFailed(
+                    f"Channel {channel.name!r} stays where it was: supplier {relays[0].supplier!r} "
+                    f"has handed it over to {relays[0].at!r} and cannot take it back."
+                )
             if not nodes:
                 raise UnknownPlace(
                     f"Channel {parent.name!r} has no supplier now, so there is no place "
@@ -574,7 +688,7 @@ class Directory:
         now = [(stage.node, stage.engine) for stage in channel.stages.values()]
         recovers = body.to != SUPPLIER or self.graph.recovers(parent)
         stays = now == [(node, engine) for node in nodes]
-        if stays and recovers == self.graph.recovers(channel):
+        if stays and (body.to == channel.at or recovers == self.graph.recovers(channel)):
             self.graph.relocate(channel, body.to)
             return None
         migration = plan_move(self.graph, self._me.name, channel, nodes, engine, body)
@@ -584,36 +698,60 @@ class Directory:
 
     def _Offload(self, body: Offload) -> Change:
         channel = self._channel(body.channel)
-        outlets = [each for each in channel.outlets.values() if each.supplier == body.supplier]
-        if not outlets:
+        own = self._own(channel, body.supplier)
+        if own is None:
             raise UnknownPlace(
                 f"Channel {channel.name!r} has no supplier {body.supplier!r}."
                 + suggestion(
                     body.supplier, (o.supplier for o in channel.outlets.values() if o.supplier)
                 )
             )
-        if body.supplier in channel.relayed:
-            raise MoveFailed(
-                f"Supplier {body.supplier!r} has handed its fan-out to {outlets[0].node!r} already."
-            )
-        nodes, _ = self._place(channel, body.to, outlets[0].node)
-        if nodes == [outlets[0].node]:
+        nodes, _ = self._place(channel, body.to, own.node)
+        moved = self._handed_over(channel, own, body.consumers)
+        if nodes == [own.node]:
             return None
-        migration = plan_offload(self.graph, self._me.name, channel, outlets[0], nodes[0], body)
+        migration = plan_offload(self.graph, self._me.name, channel, own, moved, nodes[0], body)
         self._greet(migration.pairs())
         yield from self._migrate(migration)
         return None
 
+    def _handed_over(
+        self, channel: Channel, own: Outlet, consumers: tuple[str, ...] | None
+    ) -> list[Flow]:
+        """The flows of a supplier that an offload is for. What runs beside it stays: it costs no
+        link."""
+        flows = [
+            flow
+            for flow in self.graph.out_of(own.id)
+            if flow.port.relays is None and flow.port.node != own.node
+        ]
+        by = [each for each in self.graph.relays_of(channel, own.supplier) if each.newcomers]
+        if by and not flows:
+            raise MoveFailed(
+                f"Supplier {own.supplier!r} has handed its fan-out to {by[0].at!r} already."
+            )
+        if consumers is None:
+            return flows
+        served = list(dict.fromkeys(flow.port.node for flow in flows))
+        unknown = [name for name in consumers if name not in served]
+        if unknown or not consumers:
+            what = f"{unknown[0]!r} is none of them" if unknown else "none was named"
+            known = ", ".join(map(repr, served)) or "none now"
+            raise UnknownPlace(
+                f"An offload of some consumers needs the names of processes that supplier "
+                f"{own.supplier!r} serves itself, and {what}. It serves: {known}."
+            )
+        return [flow for flow in flows if flow.port.node in consumers]
+
     def _migrate(self, migration: Migration) -> Change:
-        name = migration.channel.name
+        name = migration.plan.channel
         outcome, reason = yield migration
         if outcome == "rolled back":
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
         channel = migration.channel
-        migration.before = channel.at, channel.checkpoint, channel.fresh
         migration.commit(self.graph)
-        self._accept(name)
+        self._accept(channel.name)
         self._expect(migration.new_flows)
         if outcome == "overdue":
             raise MoveFailed(f"Channel {name!r} is still moving: {reason}.")
@@ -622,35 +760,37 @@ class Directory:
             raise MoveFailed(
                 f"Channel {name!r} could not complete the switch-over: {reason}{_now(channel)}."
             )
+        self._accept(name)
 
     def _end_failed(self, migration: Migration, reason: str) -> Change:
-        """Let the filter go on from its last checkpoint, or end the channel. (A lost relay's
-        supplier goes when the relay's node is seen off.)"""
+        """Let the filter or the relay go on from its last checkpoint, or end the channel."""
         channel = migration.channel
-        if channel.checkpoint is None and not channel.fresh:
-            # The new place has not taken one yet: that of the old place still holds.
-            channel.at, channel.checkpoint, channel.fresh = migration.before
-        if channel.parent is not None and self._recovery.possible(channel):
+        if isinstance(channel, Relay):
+            yield from self._lose_relay(channel)
+            return
+        if self._recovery.possible(channel):
             self._unaccepted.pop(channel.name, None)
             if (yield from self._recovery.recover(channel, tuple(migration.old_stages.items()))):
                 return
         yield from self._tidy(
             (node, Undeploy(stage, True)) for node, stage in migration.old_stages.items()
         )
-        if channel.parent is not None:
-            yield from self._abandon(
-                channel, f"Channel {channel.name!r} has ended amid its switch-over: {reason}."
-            )
+        yield from self._abandon(
+            channel, f"Channel {channel.name!r} has ended amid its switch-over: {reason}."
+        )
 
-    def _failed_late(self, migration: Migration, reason: str) -> None:
-        self._changes.submit_first(self._end_failed(migration, reason))
+    def _ended_late(self, migration: Migration, outcome: str, reason: str) -> None:
+        if outcome == "failed":
+            self._changes.submit_first(self._end_failed(migration, reason))
+        else:
+            self._accept(migration.channel.name)
 
     # --- looking things up --------------------------------------------------------------------
 
     def _place(self, channel: Channel, at: str, node: str) -> tuple[list[str], str]:
         """The nodes and the engine that a place means for a filter on `channel`."""
         if at == SUPPLIER:
-            return list({outlet.node: None for outlet in channel.sources()}), "python"
+            return list({outlet.node: None for outlet in channel.outlets.values()}), "python"
         if at == CONSUMER:
             return [node], "python"
         if at == SPARK:
@@ -689,7 +829,7 @@ class Directory:
 
 
 def _now(channel: Channel) -> str:
-    """What has become of a channel whose filter could not move."""
-    if channel.parent is None:
-        return ""
+    """What has become of a channel whose filter could not move, or of a relay."""
+    if isinstance(channel, Relay):
+        return f"; the relay goes on at {channel.at!r}" if channel.stages else "; it has ended"
     return "; it has ended" if channel.closed else f"; its filter goes on at {channel.at!r}"

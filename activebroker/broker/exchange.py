@@ -34,9 +34,9 @@ from activebroker.broker.messages import (
     FlowEnded,
     FlowOpened,
     OutletDrained,
-    Owed,
     Settled,
     StreamEnded,
+    Ties,
     TypeAnnounced,
 )
 from activebroker.broker.outlet import WINDOW, OutFlow, Outlet
@@ -65,6 +65,7 @@ class Exchange:
 
     `on_flow_ended(stage, flow, lost)` and `on_flow_opened(stage, flow)` are the ACK and the mark of
     a third-party derivation, told after everything that came before them in the flow.
+    `on_saved(stage)`: `save` is done.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Exchange:
         effects: list[Effect],
         on_flow_opened: Callable[[int, int], None],
         on_flow_ended: Callable[[int, int, bool], None],
+        on_saved: Callable[[int], None],
     ) -> None:
         self.outlets: dict[int, Outlet] = {}
         self.ports: dict[int, Port] = {}
@@ -89,6 +91,7 @@ class Exchange:
         self._effects = effects
         self._on_flow_opened = on_flow_opened
         self._on_flow_ended = on_flow_ended
+        self._on_saved = on_saved
         self._local: deque[Callable[[], None]] = deque()
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
@@ -128,7 +131,7 @@ class Exchange:
         """Begin a flow; `keeps`: what its taker has not settled, whether or not it recovers."""
         outlet = self.outlets.get(spec.outlet)
         keeps = keeps or spec.recovers
-        tracks = outlet is not None and (keeps or outlet.numbers)
+        tracks = outlet is not None and (keeps or outlet.tracks)
         opened = FlowOpened(
             spec.id,
             spec.port,
@@ -136,7 +139,8 @@ class Exchange:
             spec.after,
             spec.supplier,
             spec.taker if tracks else "",
-            (stage := self.stages.get(spec.outlet)) is not None and stage.spec.recovers,
+            (stage := self.stages.get(spec.outlet)) is not None and stage.saving.recovers,
+            spec.behind,
         )
         if spec.target == self._here:
             self._local.append(partial(self._opened_here, opened))
@@ -148,12 +152,13 @@ class Exchange:
         else:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
             error = self._stopped.get(spec.outlet)
-            end = FlowEnded(spec.id, spec.port, spec.followers, error is not None, error)
+            finished = error is not None or spec.supplier is not None
+            end = FlowEnded(spec.id, spec.port, spec.followers, finished, error)
             self._carry(OutFlow(spec), end)
 
     def expect_flow(self, spec: FlowSpec) -> None:
         if (port := self.ports.get(spec.port)) is not None:
-            port.expect(spec.id, spec.source, spec.outlet)
+            port.expect(spec.id, spec.source, spec.outlet, spec.supplier)
 
     def close_flow(self, outlet_id: int, flow_id: int, taker: str | None = None) -> None:
         """The flow's port is gone; with `taker`, for good."""
@@ -176,11 +181,11 @@ class Exchange:
             outlet.end_flow(flow_id, followers, finished)
             self._unblocked(outlet)
 
-    def set_predicate(self, outlet_id: int, flow_id: int, predicate: str | None) -> Positions:
-        """Change what a flow carries; return the position from which on it does."""
+    def set_predicate(self, outlet_id: int, taker: str, predicate: str | None) -> Positions:
+        """Change what a taker is given; return the position from which on it is."""
         if (outlet := self.outlets.get(outlet_id)) is None:
             return {}
-        outlet.set_predicate(flow_id, predicate)
+        outlet.set_predicate(taker, predicate)
         return outlet.positions
 
     def open_stage(self, spec: StageSpec) -> Stage:
@@ -245,14 +250,12 @@ class Exchange:
             return {}
         return port.release(outlets)
 
-    def owe(self, stage: Stage, owed: Owed) -> None:
+    def owe(self, stage: Stage, ties: Ties) -> None:
         """A filter came here: it still has to tell some outlets what it has settled."""
-        for outlet, (node, taker) in owed.outlets.items():
-            if not stage.spec.recovers:  # from here nobody will ask for it again
-                self._settle(node, outlet, taker, owed.came)
-            elif outlet not in stage.port.sources:
+        for outlet, (node, taker) in ties.outlets.items():
+            if outlet not in stage.port.sources:
                 stage.port.sources[outlet] = node, taker
-                stage.port.leaving[outlet] = owed.came
+                stage.port.leaving[outlet] = ties.came
 
     def forget_taker(self, outlet_id: int, taker: str) -> None:
         """A taker will not resume: keep nothing for it."""
@@ -260,18 +263,34 @@ class Exchange:
             outlet.forget(taker)
             self._unblocked(outlet)
 
-    def forget_local(self, outlet_id: int) -> None:
-        """Filters that came to their supplier are lost with this node: keep nothing for them."""
-        if (outlet := self.outlets.get(outlet_id)) is not None:
-            for flow in list(outlet.flows.values()):
-                if not flow.spec.recovers:
-                    self.forget_taker(outlet_id, flow.spec.taker)
+    def save(self, stage: Stage) -> None:
+        """A filter beside its sources is lost with them: from now on let it go on elsewhere."""
+        sent: Positions = {}
+        for flow in stage.port.flows.values():
+            if (outlet := self.outlets.get(flow.outlet)) is not None:
+                sent.update(outlet.keep(stage.spec.channel))
+                stage.port.sources[outlet.id] = self._here, stage.spec.channel
+        stage.saving.begin_to_recover(sent)
+        self.pump(stage)
+
+    def forget_saved(self, stage: Stage) -> None:
+        """Let a filter beside its sources be lost with them."""
+        stage.saving.recover_no_more()
+        for outlet, (node, taker) in stage.port.sources.items():
+            if node == self._here:
+                self.forget_taker(outlet, taker)
+        stage.port.sources.clear()
+        stage.port.leaving.clear()
+        self.pump(stage)
 
     def checkpoint_kept(self, stage_id: int) -> None:
         """The directory has a stage's checkpoint: what led up to it need not be kept."""
         if (stage := self.stages.get(stage_id)) is not None:
-            for node, outlet, taker, upto in stage.saving.kept():
-                self._settle(node, outlet, taker, upto)
+            waited = stage.saving.wanted
+            for node, outlet, taker, upto, ended in stage.saving.kept():
+                self._settle(node, outlet, taker, upto, ended)
+            if waited and not stage.saving.wanted:
+                self._on_saved(stage_id)
             self.pump(stage)
 
     @property
@@ -334,8 +353,8 @@ class Exchange:
                     self._send(source, FlowDropped(flow, outlet_id, gone), ())
             case FlowDropped(flow, outlet_id, taker_too):
                 self.drop_flow(outlet_id, flow, taker_too)
-            case Settled(outlet_id, taker, upto):
-                self._settled(outlet_id, taker, upto)
+            case Settled(outlet_id, taker, upto, ended):
+                self._settled(outlet_id, taker, upto, ended)
             case CheckpointKept(stage_id):
                 self.checkpoint_kept(stage_id)
             case TypeAnnounced(description):
@@ -366,8 +385,11 @@ class Exchange:
         if (work := stage.pump()) is not None:
             self._ask_driver(work)
         if (checkpoint := stage.saving.to_send()) is not None:
-            taken = CheckpointTaken(stage.spec.channel, stage.spec.id, checkpoint)
+            taken = CheckpointTaken(stage.spec.makes, stage.spec.id, checkpoint)
             self._send(self._directory, taken, ())
+        if stage.outlet.ended and stage.saving.wanted:  # by an error: there is nothing to save
+            stage.saving.recover_no_more()
+            self._on_saved(stage.spec.id)
         self._sweep(stage.outlet)
 
     def _ask_driver(self, work: Effect) -> None:
@@ -387,9 +409,7 @@ class Exchange:
     def lost(self, peer: str) -> None:
         """A node is gone: end what led to it and what came from it."""
         for outlet in list(self.outlets.values()):
-            for flow in list(outlet.flows.values()):
-                if flow.spec.target == peer:
-                    outlet.close(flow.spec.id)
+            outlet.lost(peer)
             self._unblocked(outlet)
         for port in list(self.ports.values()):
             self._pass(port, port.lost(peer))
@@ -439,6 +459,7 @@ class Exchange:
             opened.supplier,
             opened.taker,
             opened.recovers,
+            opened.behind,
         )
         if (stage := self.stages.get(port.id)) is not None:
             if opened.taker:
@@ -466,10 +487,10 @@ class Exchange:
             stage.put(free)
             for flow, item in free:
                 if isinstance(item, FlowEnded):
+                    stage.saving.urge()  # so that who has ended hears that
                     self._on_flow_ended(port.id, flow.id, flow.lost)
-            last = free[-1][1] if free else None
-            if stage.spec.envelope is None and isinstance(last, FlowEnded) and not last.finished:
-                # The supplier that handed its fan-out to this relay has left.
+            if stage.spec.envelope is None and free and isinstance(free[-1][1], FlowEnded):
+                # The supplier that this relay serves has left.
                 stage.leave_when_empty()
         else:
             for flow, item in free:
@@ -522,21 +543,21 @@ class Exchange:
         upto = self.settling.pop(port_id)
         if (port := self.ports.get(port_id)) is not None:
             for outlet, (node, taker) in list(port.sources.items()):
-                self._settle(node, outlet, taker, upto)
+                self._settle(node, outlet, taker, upto, outlet in port.leaving)
             port.leave(port.received)
 
     def _all_here(self, port: Port) -> bool:
         return all(node == self._here for node, _ in port.sources.values())
 
-    def _settle(self, node: str, outlet: int, taker: str, upto: Positions) -> None:
+    def _settle(self, node: str, outlet: int, taker: str, upto: Positions, ended: bool) -> None:
         if node == self._here:
-            self._local.append(partial(self._settled, outlet, taker, upto))
+            self._local.append(partial(self._settled, outlet, taker, upto, ended))
         else:
-            self._send(node, Settled(outlet, taker, upto), ())
+            self._send(node, Settled(outlet, taker, upto, ended), ())
 
-    def _settled(self, outlet_id: int, taker: str, upto: Positions) -> None:
+    def _settled(self, outlet_id: int, taker: str, upto: Positions, ended: bool) -> None:
         if (outlet := self.outlets.get(outlet_id)) is not None:
-            outlet.settle(taker, upto)
+            outlet.settle(taker, upto, ended)
             self._unblocked(outlet)
 
     def _credit(self, outlet_id: int, flow_id: int, nbytes: int) -> None:
@@ -557,6 +578,11 @@ class Exchange:
     def _sweep(self, outlet: Outlet) -> None:
         stage = self.stages.get(outlet.id)
         if outlet.drained and (stage is None or not stage.moving):
+            if stage is not None and stage.spec.envelope is None:
+                # All that this relay has passed on is settled, there will be no checkpoint for it.
+                for source, (node, taker) in stage.port.sources.items():
+                    ended = source in stage.port.leaving
+                    self._settle(node, source, taker, stage.saving.inputs, ended)
             if self.outlets.pop(outlet.id, None) is not None:
                 self._send(self._directory, OutletDrained(outlet.id), ())
             self.remove_stage(outlet.id)

@@ -24,12 +24,16 @@ HEARTBEAT_EVERY = 1.0  # seconds
 
 @dataclass(slots=True)
 class Link:
-    """This node's end of the link to `peer`. Frames to put on the wire collect in `outgoing`."""
+    """This node's end of the link to `peer`. Frames to put on the wire collect in `outgoing`.
+
+    `addressed` is the process that it is for, if that is known before it is heard.
+    """
 
     here: str
     incarnation: int
     peer: str
     now: float
+    addressed: int = 0
     peer_incarnation: int = 0
     outgoing: list[tuple[bytes, Buffers]] = field(default_factory=list)
     announced: set[str] = field(default_factory=set)  # types the peer knows, by fingerprint
@@ -109,7 +113,7 @@ class Link:
                 PROTOCOL_VERSION,
                 self.here,
                 self.incarnation,
-                self.peer_incarnation,
+                self.peer_incarnation or self.addressed,
                 seq,
                 self._received,
                 resend,

@@ -16,7 +16,7 @@ from activebroker.filters import Envelope, Failure
 from activebroker.routing import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
 from derivation.protocol import Plan, Swap
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
@@ -28,8 +28,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field=
 
 class FlowOpened(Message, frozen=True):
     """`taker` is whom the outlet keeps the flow's events for until it hears that they are settled;
-    empty where it does not. `recovers`: the flow comes from a filter that goes on elsewhere if this
-    node is lost."""
+    empty where it does not. `recovers`: the flow comes from what goes on elsewhere if this node is
+    lost. `behind`: it follows what the port has of the supplier now."""
 
     flow: int
     port: int
@@ -38,6 +38,7 @@ class FlowOpened(Message, frozen=True):
     supplier: str | None = None
     taker: str = ""
     recovers: bool = False
+    behind: bool = False
 
 
 class Events(Message, frozen=True):
@@ -89,11 +90,15 @@ class CreditReturned(Message, frozen=True):
 
 
 class Settled(Message, frozen=True):
-    """Taker to outlet: these positions will never be asked for again, whoever dies."""
+    """Taker to outlet: these positions will never be asked for again, whoever dies.
+
+    `ended`: the end of the flow has come, too.
+    """
 
     outlet: int
     taker: str
     upto: Positions
+    ended: bool = False
 
 
 class FlowDropped(Message, frozen=True):
@@ -181,10 +186,14 @@ class Move(Message, frozen=True):
 
 
 class Offload(Message, frozen=True):
+    """`consumers`: the nodes whose subscriptions and filters are handed over; None: all, and who
+    comes later."""
+
     channel: str
     supplier: str
     to: str
     patience: float
+    consumers: tuple[str, ...] | None = None
 
 
 class ReportStatus(Message, frozen=True):
@@ -226,6 +235,12 @@ class ForgetTaker(Message, frozen=True):
     taker: str
 
 
+class ForgetSaved(Message, frozen=True):
+    """A filter has come to stay with its suppliers: it is lost with this node."""
+
+    stage: int
+
+
 class FinishFlow(Message, frozen=True):
     """The derived channel that the flow feeds was closed: end it behind what it was given."""
 
@@ -234,11 +249,11 @@ class FinishFlow(Message, frozen=True):
 
 
 class SetPredicate(Message, frozen=True):
-    """What a relay's port wants has changed with its consumers. The answer is the position
-    from which on the flow carries it."""
+    """What a relay wants has changed with its consumers. The answer is the position from which on
+    the outlet gives it that."""
 
     outlet: int
-    flow: int
+    taker: str
     predicate: str | None
 
 
@@ -298,6 +313,7 @@ CallBody = (
     | OpenFlow
     | CloseFlow
     | ForgetTaker
+    | ForgetSaved
     | FinishFlow
     | SetPredicate
     | ClosePort
@@ -338,9 +354,10 @@ class FailuresReported(Message, frozen=True):
 
 
 class CheckpointTaken(Message, frozen=True):
-    """A stage's node to the directory: a filter can go on from here, should this node be lost."""
+    """A stage's node to the directory: what `makes` the channel, or the relay, can go on from here,
+    should this node be lost."""
 
-    channel: str
+    makes: str
     stage: int
     checkpoint: Checkpoint
 
@@ -352,9 +369,10 @@ class CheckpointKept(Message, frozen=True):
 
 
 class PeerSuspected(Message, frozen=True):
-    """A node to the directory: it has not heard a peer for too long."""
+    """A node to the directory: it has not heard this process of a peer for too long."""
 
     peer: str
+    incarnation: int
 
 
 class OutletDrained(Message, frozen=True):
@@ -381,7 +399,6 @@ class EndMove(Message, frozen=True):
 
     derivation: int
     cancelled: bool = False
-    completed: bool = False
 
 
 class MovePrepared(Message, frozen=True):
@@ -415,12 +432,17 @@ class ParcelHead(msgspec.Struct, frozen=True, array_like=True):
     upto: Position
 
 
-class Owed(msgspec.Struct, frozen=True, array_like=True):
-    """Outlets (outlet -> node, taker) whose flows the filter has taken to their end, up to `came`,
-    and that keep events for it until they hear that these are settled."""
+class Ties(msgspec.Struct, frozen=True, array_like=True):
+    """What binds a filter to those around it.
+
+    `outlets` (outlet -> node, taker): it has taken their flows to the end, up to `came`, and they
+    keep events for it until they hear that these are settled. `have`: how far takers have already
+    what it makes, where it is making that again.
+    """
 
     outlets: dict[int, tuple[str, str]]
     came: Positions
+    have: dict[str, Positions]
 
 
 class HandOverState(Message, frozen=True):
@@ -435,7 +457,7 @@ class HandOverState(Message, frozen=True):
     lost: tuple[int, ...] = ()
     inputs: Positions = {}
     outputs: Positions = {}
-    owed: Owed | None = None
+    ties: Ties | None = None
 
 
 class MoveStarted(Message, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activebroker.broker.messages import (
@@ -18,21 +18,21 @@ from activebroker.broker.messages import (
     ProceedMove,
     SwapFlows,
 )
+from activebroker.matching import union
 from activebroker.routing import (
     Channel,
-    Checkpoint,
     Flow,
     FlowSpec,
     Graph,
     Outlet,
     Port,
+    Relay,
     Stage,
     StageSpec,
 )
 from derivation import initiator, protocol
 from derivation.initiator import Initiator
 from derivation.protocol import Output, Plan, Swap
-from predicate_extract import FALSE, Predicate
 
 
 @dataclass(slots=True)
@@ -52,8 +52,7 @@ class Migration:
     new_flows: list[Flow]
     kept_at: list[str]  # nodes that keep events for the filter, and must hear what is settled
     commit: Callable[[Graph], None]
-    patience: float
-    before: tuple[str, Checkpoint | None, bool] = "", None, False  # the channel's, till committed
+    request: Move | Offload
     machine: Initiator = field(init=False)
     _tell: Callable[[str, Body], None] = field(init=False)
     _set_deadline: Callable[[int, float | None], None] = field(init=False)
@@ -76,7 +75,7 @@ class Migration:
     ) -> None:
         """Carry the plan out. `finished(self, outcome, reason)` is called when it has ended, and
         before that, once, should it be overdue."""
-        self.machine = Initiator(self.plan, self.patience)
+        self.machine = Initiator(self.plan, self.request.patience)
         self._tell, self._set_deadline = tell, set_deadline
         self._finished, self._now = finished, now
         self._handle(initiator.Begun())
@@ -132,8 +131,7 @@ class Migration:
                 sources = (swap.source for swap in self.plan.swaps)
                 parties = (*self.plan.origins, *self.plan.destinations, *sources)
                 for party in dict.fromkeys(parties):
-                    completed = finish.outcome == "completed"
-                    self._tell(party, EndMove(self.plan.derivation, completed=completed))
+                    self._tell(party, EndMove(self.plan.derivation))
             self._finished(self, finish.outcome, finish.reason)
 
 
@@ -150,12 +148,12 @@ def plan_move(
     by_node = {stage.node: stage for stage in new}
 
     recovered = graph.recovers(channel)
-    recovers = not local or graph.recovers(parent)
+    stays = local and not graph.recovers(parent)  # and will be lost with its suppliers
     swaps, sources, inputs = [], [], []
     suppliers: list[tuple[str, str]] = []
     for outlet, before in graph.feeds(channel):
         stage = by_node[outlet.node] if local else new[0]
-        port = Port(stage.id, stage.node, channel.predicate, makes=channel.name, recovers=recovers)
+        port = Port(stage.id, stage.node, channel.predicate, makes=channel.name, recovers=True)
         flow = Flow(graph.new_id(), parent.name, outlet, port)
         inputs.append(flow)
         after = tuple(each.id for each in before)
@@ -191,15 +189,17 @@ def plan_move(
         swaps=tuple(swaps),
         outputs=tuple(Output(flow.outlet.node, flow.id, len(new)) for flow in old_flows),
         suppliers=tuple(suppliers) if local else (),
+        saves=not recovered,
     )
+    if not recovered:
+        channel.checkpoint, channel.fresh = None, not old  # without suppliers it has done nothing
 
     def commit(graph: Graph) -> None:
         for stage in old:
             graph.displace(channel, stage.id)
         channel.left |= {each.id: each for each in old_outlets if not each.drained}
         channel.at = request.to
-        if not recovered or not recovers:
-            channel.checkpoint, channel.fresh = None, False
+        channel.returning = stays
         for stage in new:
             channel.stages[stage.id] = stage
             channel.outlets[stage.id] = new_outlets[stage.node]
@@ -212,31 +212,34 @@ def plan_move(
     return Migration(
         channel=channel,
         plan=plan,
-        stages={stage.node: channel.stage_spec(stage, recovers) for stage in new},
+        stages={stage.node: channel.stage_spec(stage, recovers=True) for stage in new},
         old_stages={stage.node: stage.id for stage in old},
         sources=sources,
         outputs=outputs,
         new_flows=[*inputs, *out_flows],
-        kept_at=[each.node for each in (*parent.left.values(), *parent.relayed.values())],
+        kept_at=[each.node for each in graph.keepers(parent, channel.name)],
         commit=commit,
-        patience=request.patience,
+        request=request,
     )
 
 
 def plan_offload(
-    graph: Graph, me: str, channel: Channel, outlet: Outlet, node: str, request: Offload
+    graph: Graph,
+    me: str,
+    channel: Channel,
+    own: Outlet,
+    moved: list[Flow],
+    node: str,
+    request: Offload,
 ) -> Migration:
-    """Hand the fan-out of one supplier to a relay at `node`.
-
-    Filters in the supplier's own process keep their flow: it costs no link.
-    """
+    """Hand what a supplier's outlet `own` serves by the flows `moved` to a relay at `node`."""
     stage = Stage(graph.new_id(), node)
-    relay = Outlet(stage.id, node, outlet.supplier)
-    moved = [flow for flow in graph.out_of(outlet.id) if flow.port.node != outlet.node]
-    wanted = [flow.port.predicate for flow in moved]
-    port = Port(stage.id, node, union(wanted))
-    feed = Flow(graph.new_id(), channel.name, outlet, port)
-    out_flows = [Flow(graph.new_id(), channel.name, relay, flow.port) for flow in moved]
+    relay = Relay(f"relay {stage.id}", channel.type, channel.name, at=node, owner=own.node, own=own)
+    relay.wanted = union(flow.port.predicate for flow in moved)
+    outlet = Outlet(stage.id, node, own.supplier)
+    port = Port(stage.id, node, relay.wanted, None, relay.name, True, own.supplier)
+    feed = Flow(graph.new_id(), channel.name, own, port)
+    out_flows = [Flow(graph.new_id(), channel.name, outlet, flow.port) for flow in moved]
     plan = Plan(
         derivation=graph.new_id(),
         channel=channel.name,
@@ -245,7 +248,7 @@ def plan_offload(
         destinations=(node,),
         swaps=(
             Swap(
-                source=outlet.node,
+                source=own.node,
                 old=tuple(flow.id for flow in moved),
                 new=feed.id,
                 destination=node,
@@ -258,16 +261,21 @@ def plan_offload(
             del graph.flows[flow.id]
         for flow in (feed, *out_flows):
             graph.flows[flow.id] = flow
-        assert outlet.supplier is not None
-        channel.relayed[outlet.supplier] = channel.outlets.pop(outlet.id)
-        channel.outlets[relay.id] = relay
+        graph.relays[relay.name] = relay
+        relay.stages[stage.id] = stage
+        relay.outlets[stage.id] = outlet
+        relay.takers = {flow.port.taker: {} for flow in moved}
+        channel.ports[stage.id] = port
+        if request.consumers is None:
+            for each in graph.relays_of(channel, own.supplier):
+                each.newcomers = each is relay
 
     return Migration(
-        channel=channel,
+        channel=relay,
         plan=plan,
-        stages={node: StageSpec(stage.id, channel.name, "python", None, outlet.node)},
+        stages={node: relay.stage_spec(stage, True)},
         old_stages={},
-        sources=[(outlet, feed.spec())],
+        sources=[(own, feed.spec())],
         outputs={
             node: [
                 flow.spec(after=(before.id,)) for flow, before in zip(out_flows, moved, strict=True)
@@ -276,15 +284,5 @@ def plan_offload(
         new_flows=[feed, *out_flows],
         kept_at=[],
         commit=commit,
-        patience=request.patience,
+        request=request,
     )
-
-
-def union(predicates: Iterable[str | None]) -> str | None:
-    """What any of them wants; None is everything."""
-    wanted: Predicate = FALSE
-    for text in predicates:
-        if text is None:
-            return None
-        wanted = wanted | Predicate.from_json(text)
-    return wanted.to_json()

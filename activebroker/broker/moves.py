@@ -6,8 +6,10 @@ What the machines ask for is carried out here on the node's stages, outlets and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import structs
 
 from activebroker.broker.effects import Effect, LoadStage, RestoreStage
 from activebroker.broker.exchange import Exchange
@@ -19,20 +21,20 @@ from activebroker.broker.messages import (
     MovePrepared,
     MoveRefused,
     MoveStarted,
-    Owed,
     ParcelHead,
     PrepareMove,
     ProceedMove,
     StreamEnded,
     SwapFlows,
+    Ties,
 )
 from activebroker.broker.stage import Stage
 from activebroker.events import TypeRegistry, describe, load
 from activebroker.matching import Parcel
-from activebroker.routing import FlowSpec
+from activebroker.routing import FlowSpec, Positions
 from derivation import destination, origin, protocol
-from derivation.destination import Destination
-from derivation.origin import Origin
+from derivation.destination import Destination, DestinationState
+from derivation.origin import Origin, OriginState
 from derivation.source import Source, SwapRequested
 
 
@@ -47,7 +49,13 @@ class _AtDestination:
     machine: Destination
     stage: Stage
     outputs: tuple[FlowSpec, ...]
-    owed: list[Owed] = field(default_factory=list)  # to be settled when nothing can fail any more
+
+    def know(self, have: dict[str, Positions]) -> None:
+        """What the takers have already is not to be sent again."""
+        self.outputs = tuple(
+            structs.replace(spec, since={**spec.since, **have.get(spec.taker, {})})
+            for spec in self.outputs
+        )
 
 
 class Moves:
@@ -127,9 +135,19 @@ class Moves:
                     error,
                     dict(stage.saving.inputs),
                     dict(stage.outlet.positions),
-                    Owed(dict(stage.port.sources), dict(stage.port.received)),
+                    Ties(
+                        dict(stage.port.sources),
+                        dict(stage.port.received),
+                        {name: dict(each.since) for name, each in stage.outlet.takers.items()},
+                    ),
                 )
                 self._at_origin(derivation, captured, now)
+
+    def saved(self, stage_id: int, now: float) -> None:
+        """The filter of a stage can go on elsewhere."""
+        for derivation, at in list(self._origins.items()):
+            if at.stage.spec.id == stage_id:
+                self._at_origin(derivation, origin.FilterSaved(), now)
 
     def lost(self, peer: str, now: float) -> None:
         """A node is gone."""
@@ -198,7 +216,7 @@ class Moves:
             body.lost,
             body.inputs,
             body.outputs,
-            body.owed,
+            body.ties,
         )
         self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
 
@@ -211,20 +229,19 @@ class Moves:
         if cancelled and derivation in self._destinations:
             self._at_destination(derivation, destination.Cancelled(), now)
         self._origins.pop(derivation, None)
-        arrived = self._destinations.pop(derivation, None)
-        if arrived is not None and end.completed:
-            for owed in arrived.owed:
-                self._exchange.owe(arrived.stage, owed)
+        self._destinations.pop(derivation, None)
         for key in [key for key in self._sources if key[0] == derivation]:
             del self._sources[key]
-            if end.completed:
-                self._exchange.forget_local(key[1])
 
     def _at_origin(self, derivation: int, input: Any, now: float) -> None:
         if (at := self._origins.get(derivation)) is None:
             return  # cancelled before
         for effect in at.machine.handle(input, now):
             match effect:
+                case protocol.SaveFilter():
+                    self._exchange.save(at.stage)
+                case protocol.ForgetSaved():
+                    self._exchange.forget_saved(at.stage)
                 case protocol.CaptureState():
                     at.stage.capture()
                     self._exchange.pump(at.stage)
@@ -242,13 +259,11 @@ class Moves:
             match effect:
                 case protocol.RestoreState(state):
                     self._effects.append(RestoreStage(at.stage.spec.id, state))
-                case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, owed):
+                case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, ties):
                     at.stage.take_over(inputs, outputs)
                     at.stage.saving.urge()
-                    if at.stage.spec.recovers:
-                        self._exchange.owe(at.stage, owed)
-                    else:
-                        at.owed.append(owed)
+                    self._exchange.owe(at.stage, ties)
+                    at.know(ties.have)
                     self._exchange.merge(at.stage, list(buffer), ended, lost)
                 case protocol.StartFilter():
                     for spec in at.outputs:
@@ -264,19 +279,24 @@ class Moves:
                 case protocol.Send(to, message):
                     self._tell(to, message)
 
+    def _both_prepared(self, derivation: int) -> bool:
+        """A node may be an origin and a destination, and answers for both."""
+        old, new = self._origins.get(derivation), self._destinations.get(derivation)
+        saving = old is not None and old.machine.state is OriginState.SAVING
+        loading = new is not None and new.machine.state is DestinationState.LOADING
+        return not saving and not loading
+
     def _tell(self, to: str, message: Any) -> None:
         match message:
             case protocol.Prepared(derivation, party):
-                # Where a node is both, the destination's readiness is what counts.
-                at = self._destinations.get(derivation)
-                if at is None or at.machine.state is not destination.DestinationState.LOADING:
+                if self._both_prepared(derivation):
                     self._send(to, MovePrepared(derivation, party), ())
             case protocol.Refused(derivation, party, reason):
                 self._send(to, MoveRefused(derivation, party, reason), ())
             case protocol.Started(derivation, party):
                 self._send(to, MoveStarted(derivation, party), ())
             case protocol.HandOver(
-                derivation, here, state, buffer, ended, error, lost, inputs, outputs, owed
+                derivation, here, state, buffer, ended, error, lost, inputs, outputs, ties
             ):
                 heads, buffers = [], []
                 for item in buffer:
@@ -303,6 +323,6 @@ class Moves:
                     lost,
                     inputs,
                     outputs,
-                    owed,
+                    ties,
                 )
                 self._send(to, body, buffers)

@@ -54,6 +54,7 @@ from activebroker.broker.messages import (
     Expelled,
     FailuresReported,
     FinishFlow,
+    ForgetSaved,
     ForgetTaker,
     Frame,
     Greet,
@@ -121,12 +122,19 @@ class Node:
             on_flow_ended=lambda stage, flow, lost: self.moves.flow_ended(
                 stage, flow, lost, self._now
             ),
+            on_saved=lambda stage: self.moves.saved(stage, self._now),
         )
         self.moves = Moves(me.name, self.exchange, self._send, registry, self._effects)
         self.directory: Directory | None = None
         if directory == me.name:
             self.directory = Directory(
-                me, self._call, self._tell, self._set_move_deadline, lambda: self._now, self._lose
+                me,
+                self._call,
+                self._tell,
+                self._set_move_deadline,
+                lambda: self._now,
+                self._lose,
+                self.peers.incarnation,
             )
 
     def handle(self, input: Input, now: float) -> list[Effect]:
@@ -178,12 +186,15 @@ class Node:
                 self._lose(frame.sender)
             return
         if self.peers.is_gone(frame):
-            self._effects.append(self.peers.expel(frame))
+            self._effects.append(self.peers.answer(frame, Expelled()))
             return
         if self.peers.restarted(frame):
             self._lose(frame.sender)
+            self.peers.drop(frame.sender)  # with what was still sent to its predecessor
         if self.peers.is_stale(frame):
-            self.peers.greet(frame.sender, self._now)  # which tells who we are
+            self._effects.append(self.peers.answer(frame, Heard()))  # which tells who we are
+            return
+        if self.peers.is_greeting(frame):
             return
         if self.peers.receive(frame, self._now):
             self._receive(frame.sender, frame.body, buffers)
@@ -277,12 +288,16 @@ class Node:
         """Carry out a call; what only the directory can do goes to the directory."""
         exchange = self.exchange
         match body:
-            case Deploy(stage):
-                exchange.open_stage(stage)
-                self._deploying[stage.id] = done
-                self._effects.append(LoadStage(stage))
-                if stage.checkpoint is not None and stage.checkpoint.state:
-                    self._effects.append(RestoreStage(stage.id, stage.checkpoint.state))
+            case Deploy(spec):
+                opened = exchange.open_stage(spec)
+                if spec.envelope is None:  # a relay has nothing to load
+                    exchange.start_stage(opened)
+                    done(None, None)
+                    return
+                self._deploying[spec.id] = done
+                self._effects.append(LoadStage(spec))
+                if spec.checkpoint is not None and spec.checkpoint.state:
+                    self._effects.append(RestoreStage(spec.id, spec.checkpoint.state))
                 return
             case OpenOutlet(outlet, channel, supplier):
                 exchange.open_outlet(outlet, channel, supplier)
@@ -294,10 +309,13 @@ class Node:
                 exchange.close_flow(outlet, flow, taker)
             case ForgetTaker(outlet, taker):
                 exchange.forget_taker(outlet, taker)
+            case ForgetSaved(stage_id):
+                if (stage := exchange.stages.get(stage_id)) is not None:
+                    exchange.forget_saved(stage)
             case FinishFlow(outlet, flow):
                 exchange.end_flow(outlet, flow, finished=True)
-            case SetPredicate(outlet, flow, predicate):
-                done(exchange.set_predicate(outlet, flow, predicate), None)
+            case SetPredicate(outlet, taker, predicate):
+                done(exchange.set_predicate(outlet, taker, predicate), None)
                 return
             case ClosePort(port, flows):
                 exchange.complete_port(port, flows)
@@ -387,10 +405,10 @@ class Node:
 
     def _tick(self) -> None:
         for peer in self.peers.silent(self._now):
-            known = self.peers.links[peer].peer_incarnation != 0  # it could reach us once
+            incarnation = self.peers.reached(peer)
             self._lose(peer)
-            if known and peer != self._directory_name:
-                self._send(self._directory_name, PeerSuspected(peer))
+            if incarnation and peer != self._directory_name:
+                self._send(self._directory_name, PeerSuspected(peer, incarnation))
         self.peers.tick(self._now)
         self.exchange.tick()
         if self.directory is not None:
@@ -406,6 +424,7 @@ class Node:
             for name, member in before.items():
                 if name in self.peers.members:
                     continue
+                self.peers.see_off(name, member.incarnation)
                 if self.peers.is_succeeded(member):
                     self.exchange.lost_before(name)
                 else:

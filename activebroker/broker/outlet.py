@@ -35,7 +35,8 @@ class Taker:
     has settled is.
 
     `sent` is how far it was given events, `settled` how far it has settled them; `since`: what it
-    has already. A taker that another outlet serves from now on is `closed`.
+    has already. A taker that another outlet serves from now on is `closed`, and `left` when the end
+    of its flow has come there: what follows that is free.
     """
 
     predicate: Predicate
@@ -44,13 +45,17 @@ class Taker:
     since: Positions = field(default_factory=dict)
     flow: OutFlow | None = None
     last: int = 0  # the flow that served it last
+    at: str = ""  # where that led
     sent: Positions = field(default_factory=dict)
     settled: Positions = field(default_factory=dict)
     kept: deque[tuple[str, Position, Parcel | StreamEnded]] = field(default_factory=deque)
     kept_bytes: int = 0
     closed: bool = False
+    left: bool = False
 
     def keep(self, supplier: str, item: Parcel | StreamEnded) -> None:
+        if item.upto <= self.settled.get(supplier, NOWHERE):
+            return  # made once more here, it was settled where it was made before
         self.kept.append((supplier, item.upto, item))
         self.kept_bytes += _size(item)
 
@@ -62,6 +67,8 @@ class Taker:
 
     @property
     def unsettled(self) -> bool:
+        if self.closed and (self.keeps or self.tracks) and not self.left:
+            return True
         if self.tracks and not self.keeps:
             return any(
                 position > self.settled.get(supplier, NOWHERE)
@@ -101,7 +108,8 @@ class Outlet:
     """Selects each batch for each taker and hands it to `carry` as credit allows.
 
     `supplier` is the user's, None at a stage. `numbers`: what it emits is a stream of its own,
-    numbered here (that of a filter); otherwise items bear their positions already.
+    numbered here (that of a filter); otherwise items bear their positions already. At a stage it
+    `tracks`: it knows how far every taker has settled, for the stage settles its inputs in turn.
     """
 
     def __init__(
@@ -117,6 +125,7 @@ class Outlet:
         self.ended = False
         self.error: str | None = None  # why it ended, if its filter was stopped
         self.numbers = numbers
+        self.tracks = supplier is None
         self._carry = carry
 
     @property
@@ -142,16 +151,19 @@ class Outlet:
         A taker that resumes where nothing is kept for it has nothing to expect here.
         """
         taker = self.takers.get(spec.taker)
+        since = dict(spec.since)
+        if taker is not None and not spec.resumes:
+            since = {**taker.since, **since}
         over = spec.resumes and (taker is None or taker.closed or self.ended)
         kept = taker.kept if taker is not None else deque()
         taker = self.takers[spec.taker] = Taker(
             parse(spec.predicate) if taker is None or not spec.resumes else taker.predicate,
             keeps,
-            self.numbers,
-            dict(spec.since),
+            self.tracks,
+            since,
         )
         taker.flow = self.flows[spec.id] = OutFlow(spec)
-        taker.last = spec.id
+        taker.last, taker.at = spec.id, spec.target
         if spec.resumes:
             for supplier, _, item in kept:
                 self._give(taker, supplier, item)
@@ -159,22 +171,36 @@ class Outlet:
             for supplier, _, item in kept:
                 taker.keep(supplier, item)
         if over:
-            self.end_flow(spec.id, spec.followers)
+            # Of an outlet that has ended the directory may still count on this flow.
+            self.end_flow(spec.id, spec.followers, finished=self.ended, keeps=True)
 
-    def set_predicate(self, flow_id: int, predicate: str | None) -> None:
-        flow = self.flows.get(flow_id)
-        if flow is not None and (taker := self.takers.get(flow.spec.taker)) is not None:
-            taker.predicate = parse(predicate)
+    def set_predicate(self, taker: str, predicate: str | None) -> None:
+        """Change what a taker wants, also while no flow leads to it."""
+        if (known := self.takers.get(taker)) is not None:
+            known.predicate = parse(predicate)
 
     def close(self, flow_id: int) -> None:
         """Stop at once: the port is gone, though its taker may come back elsewhere."""
         if (flow := self.flows.pop(flow_id, None)) is None:
+            for name, each in list(self.takers.items()):
+                if each.closed and each.last == flow_id:
+                    each.left = True  # nobody waits for the end that was sent
+                    self._leave(name, each)
             return
         taker = self.takers.get(flow.spec.taker)
         if taker is not None and taker.flow is flow:
             taker.flow = None
             if not taker.keeps:
                 del self.takers[flow.spec.taker]
+
+    def lost(self, peer: str) -> None:
+        """A node is gone: who was there takes nothing any more, but may come back elsewhere."""
+        for flow in list(self.flows.values()):
+            if flow.spec.target == peer:
+                self.close(flow.spec.id)
+        for name, taker in list(self.takers.items()):
+            if taker.at == peer and taker.closed and not taker.keeps:
+                del self.takers[name]
 
     def served_by(self, flow_id: int) -> str | None:
         """The taker whose flow this is now."""
@@ -188,11 +214,19 @@ class Outlet:
         if (gone := self.takers.pop(taker, None)) is not None and gone.flow is not None:
             self.flows.pop(gone.flow.spec.id, None)
 
-    def settle(self, taker: str, upto: Positions) -> None:
+    def keep(self, taker: str) -> Positions:
+        """Keep from now on what a taker has not settled; return how far it was given events."""
+        if (known := self.takers.get(taker)) is not None:
+            known.keeps = known.keeps or not known.closed
+        if self.ended:
+            return self.positions  # which every taker is given, an end whether it wants it or not
+        return {} if known is None else known.sent
+
+    def settle(self, taker: str, upto: Positions, ended: bool = False) -> None:
         if (settling := self.takers.get(taker)) is not None:
             settling.settle(upto)
-            if settling.closed and not settling.unsettled:
-                del self.takers[taker]
+            settling.left = settling.closed and (settling.left or ended)
+            self._leave(taker, settling)
 
     def let_go(self) -> None:
         """The channel is being closed: nobody will resume any more, keep nothing."""
@@ -246,28 +280,37 @@ class Outlet:
             self._give(taker, supplier, StreamEnded(0, 0, supplier, upto))
 
     def end_flow(
-        self, flow_id: int, followers: int = 0, finished: bool = False, error: str | None = None
+        self,
+        flow_id: int,
+        followers: int = 0,
+        finished: bool = False,
+        error: str | None = None,
+        keeps: bool = False,
     ) -> None:
         """End one flow behind what it has been given; it leaves the table when that is sent.
 
-        Its taker is served by another flow, or by another outlet, from now on.
+        Its taker is served by another flow, or by another outlet, from now on; or by none, if it is
+        `finished`. Then nothing is kept for it, unless the outlet `keeps`.
         """
         for name, taker in list(self.takers.items()):
             if taker.last == flow_id:  # also where the flow was lost before
                 taker.flow, taker.closed = None, True
-                if finished or not taker.unsettled:
+                if (finished and not keeps) or not taker.unsettled:
                     del self.takers[name]
         if (flow := self.flows.get(flow_id)) is None or flow.ending:
             return
         flow.ending = True
         self._queue(flow, FlowEnded(flow_id, flow.spec.port, followers, finished, error))
 
-    def end(self, finished: bool = False, error: str | None = None) -> None:
-        """End all flows; the outlet is drained when they have gone and nothing is kept."""
+    def end(self, finished: bool = False, error: str | None = None, keeps: bool = False) -> None:
+        """End all flows; the outlet is drained when they have gone and nothing is kept.
+
+        `finished`: nothing follows them; then nothing is kept either, unless it `keeps`.
+        """
         self.ended, self.error = True, error
         for flow_id in list(self.flows):
-            self.end_flow(flow_id, finished=finished, error=error)
-        if finished:
+            self.end_flow(flow_id, finished=finished, error=error, keeps=keeps)
+        if finished and not keeps:
             self.let_go()
 
     def return_credit(self, flow_id: int, nbytes: int) -> None:
@@ -279,6 +322,10 @@ class Outlet:
             self._send(flow, flow.waiting.popleft())
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _leave(self, name: str, taker: Taker) -> None:
+        if taker.closed and not taker.unsettled:
+            del self.takers[name]
 
     def _open(self) -> list[Taker]:
         return [taker for taker in self.takers.values() if not taker.closed]

@@ -9,6 +9,7 @@ from activebroker.broker.messages import (
     Body,
     Expelled,
     Frame,
+    Heard,
     encode,
 )
 from activebroker.routing import Member
@@ -35,7 +36,10 @@ class Peers:
 
     def link(self, peer: str, now: float) -> Link:
         if (link := self.links.get(peer)) is None:
-            link = self.links[peer] = Link(self.me.name, self.me.incarnation, peer, now)
+            member = self.members.get(peer)
+            addressed = member.incarnation if member is not None else 0
+            link = Link(self.me.name, self.me.incarnation, peer, now, addressed)
+            self.links[peer] = link
         return link
 
     def incarnation(self, peer: str) -> int:
@@ -43,6 +47,15 @@ class Peers:
         if peer == self.me.name:
             return self.me.incarnation
         return self.links[peer].peer_incarnation if peer in self.links else 0
+
+    def reached(self, peer: str) -> int:
+        """The incarnation that there is a link with; 0 where nothing of ours can have come to it:
+        it has not been heard, and we cannot dial it."""
+        if (link := self.links.get(peer)) is None:
+            return 0
+        member = self.members.get(peer)
+        dialled = member is not None and member.address is not None
+        return link.peer_incarnation or (link.addressed if dialled else 0)
 
     def is_gone(self, frame: Frame) -> bool:
         """Whether the frame is of an incarnation that was lost."""
@@ -57,8 +70,14 @@ class Peers:
         link = self.links.get(member.name)
         return link is not None and link.peer_incarnation not in (0, member.incarnation)
 
-    def expel(self, frame: Frame) -> Transmit:
-        """Tell one who was taken for lost that it is no longer a member."""
+    def is_greeting(self, frame: Frame) -> bool:
+        """Whether the frame only tells who somebody is that is no member yet."""
+        member = self.members.get(frame.sender)
+        known = member is not None and member.incarnation == frame.incarnation
+        return frame.seq == 0 and frame.sender not in self.links and not known
+
+    def answer(self, frame: Frame, body: Heard | Expelled) -> Transmit:
+        """Say something outside of any link to a frame's sender."""
         head = encode(
             Frame(
                 PROTOCOL_VERSION,
@@ -68,7 +87,7 @@ class Peers:
                 0,
                 0,
                 False,
-                Expelled(),
+                body,
             )
         )
         return Transmit(frame.sender, None, [(head, ())])
@@ -76,7 +95,9 @@ class Peers:
     def restarted(self, frame: Frame) -> bool:
         """Whether the sender is a new incarnation of a peer that we have a link with."""
         link = self.links.get(frame.sender)
-        return link is not None and link.peer_incarnation not in (0, frame.incarnation)
+        if link is None:
+            return False
+        return (link.peer_incarnation or link.addressed) not in (0, frame.incarnation)
 
     def receive(self, frame: Frame, now: float) -> bool:
         """Whether the frame's body is the next to handle."""
@@ -90,10 +111,15 @@ class Peers:
 
     def drop(self, peer: str) -> None:
         """Forget a lost peer; its incarnation is never listened to again."""
-        if (link := self.links.pop(peer, None)) is not None and link.peer_incarnation:
-            self._gone[peer, link.peer_incarnation] = None
-            if len(self._gone) > GONE_KEPT:
-                del self._gone[next(iter(self._gone))]
+        if incarnation := self.reached(peer):
+            self.see_off(peer, incarnation)
+        self.links.pop(peer, None)
+
+    def see_off(self, peer: str, incarnation: int) -> None:
+        """Never listen to a process again."""
+        self._gone[peer, incarnation] = None
+        if len(self._gone) > GONE_KEPT:
+            del self._gone[next(iter(self._gone))]
 
     def tick(self, now: float) -> None:
         for link in self.links.values():

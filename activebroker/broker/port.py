@@ -52,11 +52,12 @@ class Port:
         self.received: Positions = {}  # how far what went on has come
         self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
         self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
-        self.holes = False  # a flow was lost that is yet to be replaced
+        self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
         self._ended: dict[int, int] = {}  # ended flow -> followers that have yet to open
         self._finished: set[int] = set()
         self._lost: set[int] = set()
         self._broken: list[InFlow] = []
+        self._released: dict[int, None] = {}  # outlets that will be replaced
         self._early: set[int] = set()  # flows that ended before the directory's notice of them
         self._awaited: frozenset[int] | None = None  # set when the channel closes
 
@@ -76,7 +77,7 @@ class Port:
         """The channel was closed: the port is complete when `flows` have finished."""
         self._awaited = frozenset(flows)
 
-    def expect(self, flow: int, source: str, outlet: int) -> None:
+    def expect(self, flow: int, source: str, outlet: int, supplier: str | None = None) -> None:
         """The directory's notice that a flow is being opened: without it, a port whose channel is
         closed would be complete while a short-lived supplier's events are still on their way."""
         if flow in self._early:
@@ -84,7 +85,7 @@ class Port:
         elif flow in self.flows:
             self.flows[flow].told = True
         else:
-            self.flows[flow] = InFlow(flow, source, outlet, set(), begun=False)
+            self.flows[flow] = InFlow(flow, source, outlet, set(), supplier, begun=False)
 
     def opened(
         self,
@@ -96,8 +97,15 @@ class Port:
         supplier: str | None = None,
         taker: str = "",
         recovers: bool = False,
+        behind: bool = False,
     ) -> None:
-        """A flow begins. `expected`: the directory gives notice of it too."""
+        """A flow begins. `expected`: the directory gives notice of it too. `behind`: it follows
+        those of its supplier from other outlets that are here.
+
+        One that was on its way when its outlet was released is not taken.
+        """
+        if outlet in self._released:
+            return
         if taker:
             self.sources[outlet] = source, taker
             self.leaving.pop(outlet, None)
@@ -112,6 +120,12 @@ class Port:
                 self._break(flow)
             elif earlier not in self._finished:
                 flow.after.add(earlier)
+        if behind:
+            flow.after |= {
+                each.id
+                for each in self.flows.values()
+                if each.supplier == supplier and each.outlet != outlet
+            }
 
     def arrived(self, flow_id: int, item: Item) -> list[tuple[InFlow, Item]]:
         """Take the next item of a flow; an end may set others free."""
@@ -147,12 +161,14 @@ class Port:
     def release(self, outlets: Iterable[int]) -> Positions:
         """These outlets' flows are to be replaced; return how far the port has come."""
         for outlet in outlets:
+            self._released[outlet] = None
             self.sources.pop(outlet, None)
+            self.leaving.pop(outlet, None)
+            self.holes.pop(outlet, None)
             for flow in [flow for flow in self.flows.values() if flow.outlet == outlet]:
                 del self.flows[flow.id]
                 if not flow.told:
                     self._early.add(flow.id)
-        self.holes = False
         return self.received
 
     def leave(self, upto: Positions) -> None:
@@ -175,7 +191,8 @@ class Port:
             if flow.held and isinstance(flow.held[-1], FlowEnded):
                 continue  # all of it is here
             flow.lost = True
-            self.holes = self.holes or flow.recovers
+            if flow.recovers:
+                self.holes[flow.outlet] = None
             free += self.arrived(flow.id, FlowEnded(flow.id, self.id))
         return free
 

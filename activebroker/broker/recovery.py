@@ -1,4 +1,4 @@
-"""When the node of a derived channel's filter is lost: the filter goes on at another place.
+"""When the node of a derived channel's filter, or of a relay, is lost: it goes on at another place.
 
 It starts from its last checkpoint. Who fed it sends again what the checkpoint has not seen, which
 was kept for it; who takes its events tells how far it has come, and gets no event again. So
@@ -6,7 +6,7 @@ consumers miss nothing and see nothing twice, as long as what the filter makes i
 it gets.
 
 A filter is put together again from its consumers upwards: when it starts, those whom its events are
-for are there.
+for are there. A relay is a filter that forwards everything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ import msgspec
 from activebroker.broker.changes import Change
 from activebroker.broker.messages import CallBody, Deploy, OpenFlow, ReleasePort, Undeploy
 from activebroker.core.errors import ActiveBrokerError
-from activebroker.routing import Channel, Checkpoint, Flow, Graph, Member, Outlet, Positions, Stage
+from activebroker.routing import (
+    Channel,
+    Flow,
+    Graph,
+    Member,
+    Outlet,
+    Positions,
+    Relay,
+    Stage,
+)
 from activebroker.routing.graph import SUPPLIER
 
 log = logging.getLogger(__name__)
@@ -58,7 +67,7 @@ class Recovery:
     def candidates(self, channel: Channel) -> list[str]:
         """Where the filter can go on: brokers, the least laden first, then its consumers."""
         load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
-        for each in self._graph.channels.values():
+        for each in (*self._graph.channels.values(), *self._graph.relays.values()):
             for stage in each.stages.values():
                 if stage.node in load:
                     load[stage.node] += 1
@@ -69,7 +78,7 @@ class Recovery:
             if child.at == SUPPLIER
             for stage in child.stages.values()
         ]
-        consumers = [port.node for port in channel.ports.values()]
+        consumers = [port.node for port in self._graph.wanting(channel)]
         places = dict.fromkeys([*beside, *brokers, *consumers, channel.owner])
         return [name for name in places if name in self._members]
 
@@ -84,10 +93,11 @@ class Recovery:
         old = list(dict.fromkeys([*old, *also]))
         yield from self._tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
         outlets = tuple(stage for _, stage in old)
-        asked = [port for port in channel.ports.values() if port.node in self._members]
+        ports = graph.wanting(channel)
+        asked = [port for port in ports if port.node in self._members]
         came = yield from self._tidy((port.node, ReleasePort(port.id, outlets)) for port in asked)
         received: dict[int, Positions] = {}
-        for port in channel.ports.values():
+        for port in ports:
             if port.makes is not None:  # should it be lost as well, it will go on from there
                 child = graph.channels[port.makes]
                 received[port.id] = child.checkpoint.inputs if child.checkpoint else {}
@@ -96,12 +106,21 @@ class Recovery:
                 received[port.id] = msgspec.convert(got, Positions)
             elif port.node in self._members:
                 self._expel(port.node)
+        if isinstance(channel, Relay):
+            for port in ports:  # what it was fed before may have holes for them
+                if port.id in received:
+                    received[port.id] = _later(received[port.id], channel.takers[port.taker])
         feeds = self._feeds(channel)
         engine = next((stage.engine for stage in channel.stages.values()), "python")
         for stage_id in outlets:
             graph.displace(channel, stage_id)
         channel.left.clear()
+        if isinstance(channel, Relay) and not feeds:
+            return False  # its supplier is gone with all that it kept
+        follows, channel.returning = graph.beside(channel), False
         for node in self.candidates(channel):
+            if not follows:
+                channel.at = node
             stage = graph.place(channel, node, engine)
             try:
                 yield [(node, Deploy(channel.stage_spec(stage, True, channel.checkpoint)))]
@@ -110,23 +129,31 @@ class Recovery:
                 graph.displace(channel, stage.id)
                 yield from self._tidy([(node, Undeploy(stage.id, discard=True))])
                 continue
-            if channel.at != SUPPLIER:
-                channel.at = node
             yield from self._connect(channel, stage, feeds, received)
             return True
         return False
 
     def _feeds(self, channel: Channel) -> list[tuple[Outlet, bool]]:
         """The outlets of the parent that keep events for the filter, or will make them: those that
-        have left, or handed over to a relay, first. True: it is still served from there."""
+        serve it no more first, and of each supplier in the order in which they served it. True: it
+        is still served from there, if not now."""
         assert channel.parent is not None
-        parent = self._graph.channels[channel.parent]
-        linked = self._graph.feeds(channel)
-        earlier = [*parent.left.values(), *parent.relayed.values()]
-        serving = [outlet for outlet, flows in linked if flows]
-        feeds = [(outlet, False) for outlet in earlier if outlet not in serving]
-        feeds += [(outlet, True) for outlet in serving]
-        return [(outlet, serves) for outlet, serves in feeds if outlet.node in self._members]
+        graph, parent = self._graph, self._graph.channels[channel.parent]
+        if isinstance(channel, Relay):
+            own = channel.own
+            lives = own.node in self._members and graph.fed(channel)
+            return [(own, own.id in parent.outlets)] if lives else []
+        serving = [outlet for outlet, flows in graph.feeds(channel) if flows]
+        earlier = [each for each in graph.keepers(parent, channel.name) if each not in serving]
+        feeds = [(outlet, False) for outlet in earlier] + [(outlet, True) for outlet in serving]
+        return [(outlet, serves) for outlet, serves in feeds if self._lives(outlet)]
+
+    def _lives(self, outlet: Outlet) -> bool:
+        """Whether what an outlet keeps can still come. A lost relay goes on if its supplier lives;
+        one of a dead supplier keeps nothing."""
+        if (relay := self._graph.relay_at(outlet)) is None:
+            return outlet.node in self._members
+        return relay.own.node in self._members and self._graph.fed(relay)
 
     def _connect(
         self,
@@ -139,35 +166,54 @@ class Recovery:
         assert channel.parent is not None
         parent = graph.channels[channel.parent]
         outlet, port = channel.outlets[stage.id], parent.ports[stage.id]
-        checkpoint = channel.checkpoint or Checkpoint({}, {}, {})
         down = [
             (graph.connect(channel, outlet, each), received[each.id])
-            for each in channel.ports.values()
+            for each in graph.wanting(channel)
             if each.id in received
         ]
         up: list[tuple[Flow, tuple[int, ...]]] = []
         earlier: list[Flow] = []
         for source, serves in feeds:
+            if not self._lives(source):
+                continue  # lost meanwhile
             flow = Flow(graph.new_id(), parent.name, source, port)
-            if not serves:
-                up.append((flow, ()))
-                earlier.append(flow)
-                continue
-            graph.flows[flow.id] = flow
-            before = (
-                each.id for each in earlier if each.outlet.supplier in (None, source.supplier)
+            before = tuple(
+                each.id
+                for each in earlier
+                if each.outlet.supplier == source.supplier
+                or (serves and each.outlet.supplier is None)
             )
-            up.append((flow, tuple(before)))
+            if serves:
+                graph.flows[flow.id] = flow
+            else:
+                earlier.append(flow)
+            if source.node in self._members:
+                up.append((flow, before))
         flows = [flow for flow, _ in (*down, *up)]
         waiting = Counter(before for _, after in up for before in after)
         pairs = [(flow.outlet.node, flow.port.node) for flow in flows]
         self._greet([*pairs, (stage.node, channel.owner)])
         self._expect(flows)
-        yield from self._tidy((stage.node, OpenFlow(flow.spec(since=at))) for flow, at in down)
+        # A supplier's own outlet may not be at the end yet of what it gave a relay's takers itself.
+        behind = isinstance(channel, Relay)
+        yield from self._tidy(
+            (stage.node, OpenFlow(flow.spec(since=at, behind=behind))) for flow, at in down
+        )
         yield from self._tidy(
             (
                 flow.outlet.node,
-                OpenFlow(flow.spec(after, checkpoint.inputs, True, waiting[flow.id])),
+                OpenFlow(flow.spec(after, self._since(channel, flow), True, waiting[flow.id])),
             )
             for flow, after in up
         )
+
+    def _since(self, channel: Channel, flow: Flow) -> Positions:
+        """What the filter has had of an outlet, or is not to have."""
+        had = channel.checkpoint.inputs if channel.checkpoint is not None else {}
+        relay = self._graph.relay_at(flow.outlet)
+        return had if relay is None else _later(had, relay.takers.get(channel.name, {}))
+
+
+def _later(one: Positions, other: Positions) -> Positions:
+    """The later of two positions of each supplier."""
+    return {**one, **{name: max(at, one.get(name, at)) for name, at in other.items()}}

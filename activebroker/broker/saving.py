@@ -29,19 +29,33 @@ class SavingState(Enum):
 
 
 class Saving:
-    """`inputs` is how far the filter has come with what it was given."""
+    """`inputs` is how far the filter has come with what it was given; `recovers`: if its node is
+    lost, it goes on elsewhere. `wanted`: a move waits for the first checkpoint."""
 
     def __init__(self, spec: StageSpec, port: Port, outlet: Outlet) -> None:
         self.state = SavingState.IDLE
         self.inputs: Positions = {}
         self.fails = False  # its state cannot be snapshotted: elsewhere it would start afresh
-        self._spec = spec
+        self.recovers = spec.recovers
+        self.wanted = False
         self._port = port
         self._outlet = outlet
         self._first: Positions = {}
         self._uncovered = 0  # bytes of input since the last checkpoint
         self._ticks = 0
         self._checkpoint: Checkpoint | None = None
+
+    def begin_to_recover(self, sent: Positions) -> None:
+        """The sources keep what comes from now on; a checkpoint has to cover what they had sent."""
+        self.recovers = self.wanted = True
+        self.first(sent)
+        self.urge()
+
+    def recover_no_more(self) -> None:
+        self.recovers = self.wanted = False
+        self._first.clear()
+        if self.state is not SavingState.TAKING:  # which `taken` ends
+            self.state, self._checkpoint = SavingState.IDLE, None
 
     def first(self, upto: Positions) -> None:
         """What a hand-over brought: nobody else may have it, so a checkpoint has to cover it."""
@@ -64,12 +78,16 @@ class Saving:
     @property
     def active(self) -> bool:
         """Whether time brings a checkpoint nearer."""
-        return self._spec.recovers and bool(self._port.sources) and self._uncovered > 0
+        return self.recovers and self._has_use and self._uncovered > 0
+
+    @property
+    def _has_use(self) -> bool:
+        return self.wanted or bool(self._port.sources)
 
     @property
     def due(self) -> bool:
         """Whether the next piece of work is to be a snapshot."""
-        if self.state is not SavingState.IDLE or not self._spec.recovers or not self._port.sources:
+        if self.state is not SavingState.IDLE or not self.recovers or not self._has_use:
             return False
         if self._first:
             if any(self.inputs.get(name, NOWHERE) < upto for name, upto in self._first.items()):
@@ -82,6 +100,9 @@ class Saving:
 
     def taken(self, state: dict[str, bytes]) -> None:
         """The filter's state between two pieces of work."""
+        if not self.recovers:
+            self.state = SavingState.IDLE
+            return
         self.state = SavingState.SETTLING
         self._checkpoint = Checkpoint(state, dict(self.inputs), dict(self._outlet.positions))
         self._uncovered = self._ticks = 0
@@ -96,14 +117,16 @@ class Saving:
         self.state = SavingState.SENT
         return checkpoint
 
-    def kept(self) -> list[tuple[str, int, str, Positions]]:
-        """The directory has it. Return who is to hear of it: node, outlet, taker, how far."""
+    def kept(self) -> list[tuple[str, int, str, Positions, bool]]:
+        """The directory has it. Return who is to hear of it: node, outlet, taker, how far, and
+        whether the flow from there has ended."""
         checkpoint = self._checkpoint
         if self.state is not SavingState.SENT or checkpoint is None:
             return []
         self.state, self._checkpoint = SavingState.IDLE, None
+        self.wanted = False
         told = [
-            (node, outlet, taker, checkpoint.inputs)
+            (node, outlet, taker, checkpoint.inputs, outlet in self._port.leaving)
             for outlet, (node, taker) in self._port.sources.items()
         ]
         self._port.leave(checkpoint.inputs)

@@ -18,7 +18,7 @@ from activebroker.broker.port import InFlow, Port, supplier_of
 from activebroker.broker.saving import Saving
 from activebroker.events import Batch
 from activebroker.filters import RunResult
-from activebroker.matching import Parcel
+from activebroker.matching import Parcel, split
 from activebroker.routing import Positions, StageSpec
 
 WORK_BYTES = 1 << 20  # how much one piece of work may hold
@@ -51,12 +51,14 @@ class Stage:
         self._stream_ended: StreamEnded | None = None  # by the work in hand
         self._in_hand: Positions = {}  # how far the work in hand comes
         self._bytes_in_hand = 0
+        self._had: Positions = {}  # how far another place has come; nothing has come since
         self.saving = Saving(spec, port, outlet)
         if spec.checkpoint is not None:
             self.take_over(spec.checkpoint.inputs, spec.checkpoint.outputs)
 
     def take_over(self, inputs: Positions, outputs: Positions) -> None:
         """Go on where another place has left off."""
+        self._had.update(inputs)
         self.saving.inputs.update(inputs)
         self.outlet.positions.update(outputs)
         self.port.received.update(inputs)
@@ -79,6 +81,7 @@ class Stage:
     def put_first(self, items: list[Item]) -> None:
         """Take the buffer of the old place, which comes before all that the new flows brought."""
         upto = {supplier_of(item): item.upto for item in items}
+        self._had.update(upto)
         self.saving.first(upto)
         self.port.took(upto)
         self._inbox.extendleft((None, item) for item in reversed(items))
@@ -93,13 +96,13 @@ class Stage:
         if self.outlet.ended:
             self._discard()
             return None
-        if self.saving.due and not self.moving:
+        if self.saving.due:
             if not self.exact and not self.saving.fails:
                 self._working = True
                 self.saving.begin()
                 return SnapshotStage(self.spec.id)
             self.saving.taken({})
-        while self._inbox and self.outlet.ready:
+        while self._next() and self.outlet.ready:
             flow, item = self._inbox[0]
             if not self._passes(item):
                 return self._work()
@@ -113,7 +116,7 @@ class Stage:
             self.saving.covered({supplier_of(item): item.upto}, _size(item))
         if self._leaving and not self._inbox:
             # If the supplier is lost, the directory may count on these flows still.
-            self.outlet.end(finished=True)
+            self.outlet.end(finished=True, keeps=True)
         elif not self._inbox and self.outlet.ready and (self.port.complete or self.port.error):
             if not self.exact:
                 self._working = self._ending = True
@@ -177,7 +180,7 @@ class Stage:
         taken = 0
         # A Spark job costs as much for much as for little: it gets all there is.
         limit = math.inf if self.spec.engine == "spark" else WORK_BYTES
-        while self._inbox and taken < limit:
+        while self._next() and taken < limit:
             flow, item = self._inbox[0]
             if self._passes(item):
                 break
@@ -202,6 +205,29 @@ class Stage:
         """The driver's answer to a snapshot that was not for a move."""
         self._working = False
         self.saving.taken(state)
+
+    def _next(self) -> bool:
+        """Whether there is something to do, first in the inbox.
+
+        It may be in the hand-over already: where a source is replaced amid a move, its successor
+        learns how far the new place has come, which is not yet how far the old one has.
+        """
+        while self._inbox:
+            flow, item = self._inbox[0]
+            had = self._had.get(supplier_of(item))
+            if had is None or flow is None:
+                return True
+            if item.upto > had:
+                del self._had[supplier_of(item)]
+                if isinstance(item, Parcel) and flow.supplier is not None:
+                    _, rest = split(item, had, by_seq=True)
+                    assert rest is not None
+                    self._inbox[0] = flow, rest
+                return True
+            self._inbox.popleft()
+            if isinstance(item, Parcel):
+                self._give_back(flow, item)
+        return False
 
     def _end_stream(self, ended: StreamEnded) -> None:
         # A relay passes on the stream of its supplier, a filter makes one of its own.

@@ -29,7 +29,7 @@ def report(
             {"name": each.name, "address": each.address, "broker": each.is_broker}
             for each in members.values()
         ],
-        "channels": [_channel(channel) for channel in graph.channels.values()],
+        "channels": [_channel(channel, graph) for channel in graph.channels.values()],
         "nodes": nodes,
     }
 
@@ -86,7 +86,7 @@ def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:
     }
 
 
-def _channel(channel: Channel) -> dict[str, Any]:
+def _channel(channel: Channel, graph: Graph) -> dict[str, Any]:
     envelope = channel.envelope
     return {
         "name": channel.name,
@@ -102,5 +102,14 @@ def _channel(channel: Channel) -> dict[str, Any]:
         "stages": [
             {"id": stage.id, "node": stage.node, "engine": stage.engine}
             for stage in channel.stages.values()
+        ],
+        "relays": [
+            {
+                "supplier": relay.supplier,
+                "node": relay.at,
+                "takers": list(relay.takers),
+                "newcomers": relay.newcomers,
+            }
+            for relay in graph.relays_of(channel)
         ],
     }

@@ -135,6 +135,7 @@ def _one(
                 "trace_hash": outcome.trace_hash,
                 "counts": outcome.counts,
                 "covered": _cells(outcome.covered),
+                "carried": _cells(outcome.carried),
                 "history": outcome.history,
             },
         )
@@ -166,6 +167,8 @@ def _many(
     as_json: Path | None,
 ) -> bool:
     from activebroker.simulation.coverage import coverage_table, missing, unforeseen
+    from activebroker.simulation.kinds import kinds_table
+    from activebroker.simulation.kinds import unforeseen as of_no_kind
     from activebroker.simulation.pool import Tally, run_pool
 
     jobs = jobs or os.cpu_count() or 1
@@ -192,6 +195,9 @@ def _many(
     out.print(_counts_table(total.counts), coverage_table(total.covered))
     if strange := unforeseen(total.covered):
         out.print(f"Not foreseen in coverage.py: {strange}", style="red", markup=False)
+    out.print(kinds_table(total.carried))
+    if other := of_no_kind(total.carried):
+        out.print(f"Not foreseen in kinds.py: {other}", style="red", markup=False)
     found = _show_findings(total)
     typer.echo(
         f"{total.seeds:,} seeds in {spent:.1f} s, {total.seeds / spent:.1f} seeds/s in {jobs} "
@@ -213,6 +219,7 @@ def _many(
                 "counts": total.counts,
                 "covered": _cells(total.covered),
                 "missing": missing(total.covered),
+                "carried": _cells(total.carried),
                 "failures": total.failures,
                 "deaths": [str(death) for death in total.deaths],
                 "shrunk": shrunk,

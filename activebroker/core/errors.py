@@ -32,7 +32,8 @@ class UnknownChannel(ActiveBrokerError, LookupError):
 
 
 class UnknownPlace(ActiveBrokerError, LookupError):
-    """`at=` or `to=` names neither a broker of the fabric nor one of the fixed places."""
+    """`at=` or `to=` names neither a broker of the fabric nor one of the fixed places; or the very
+    broker that is to be split."""
 
 
 class UnknownField(ActiveBrokerError, AttributeError):

@@ -11,9 +11,22 @@ from typing import Any
 
 import msgspec
 
-from activebroker.broker.messages import CallBody, CloseChannel, FailuresReported, OpenChannel
+from activebroker.broker.messages import (
+    CallBody,
+    CloseChannel,
+    FailuresReported,
+    Move,
+    OpenChannel,
+)
 from activebroker.broker.messages import ReportStatus as AskStatus
-from activebroker.core.errors import ActiveBrokerError, Closed, DeadlineExceeded, Unreachable
+from activebroker.broker.splitting import split_moves
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    Closed,
+    DeadlineExceeded,
+    MoveFailed,
+    Unreachable,
+)
 from activebroker.events import ANY, EventType, TypeDescription, describe
 from activebroker.fabric.channel import Channel
 from activebroker.fabric.closing import Closing
@@ -85,6 +98,33 @@ class Fabric(Closing):
         """Members, channels, and every node's counters, as plain data."""
         status: dict[str, Any] = msgspec.to_builtins(self.request(AskStatus()))
         return status
+
+    def split(self, broker: str, *, to: str, timeout: float = 30.0) -> list[str]:
+        """Move filters from one broker to another while events flow, so that half the work goes.
+
+        Those that were placed at `broker` move one after the other, dependants first, with what
+        runs beside them at "supplier". Their work is what they have done since they came there;
+        where none has done anything, all count the same. Returns the names of the channels that
+        moved, in order: empty where no move would help, as with a single filter.
+
+        Raises UnknownPlace; MoveFailed where a move fails, which is the last one then: the message
+        says which channels had moved and which were left. `timeout`: of each, as of `move`.
+        """
+        moves = split_moves(self.status(), broker, to)
+        moved: dict[str, None] = {}  # some move twice
+        for move in moves:
+            try:
+                self.request(Move(move.channel, move.to, self.node, timeout), 2 * timeout)
+            except ActiveBrokerError as error:
+                asked = (*moved, move.channel)
+                left = dict.fromkeys(each.channel for each in moves if each.channel not in asked)
+                raise MoveFailed(
+                    f"{broker!r} was not split to the end, since channel {move.channel!r} did not "
+                    f"move to {move.to!r}: {error} Moved to {to!r} before: {_listed(moved)}. "
+                    f"Left where they were: {_listed(left)}."
+                ) from error
+            moved[move.channel] = None
+        return list(moved)
 
     def close(self) -> None:
         """Deliver what was published, then end every thread, socket and process of ours."""
@@ -187,6 +227,10 @@ class Fabric(Closing):
             log.info("while closing %r: %s", self.node, error)
         except ActiveBrokerError as error:
             log.warning("while closing %r: %s", self.node, error)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
 
 
 def connect(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from activebroker.broker.messages import CloseSupplier, Offload
@@ -46,10 +47,22 @@ class Supplier(Closing):
         """
         return self._buffer.put_table(rows, timeout)
 
-    def offload(self, to: str, timeout: float = 30.0) -> None:
-        """Hand the fan-out to a broker: from now on it gets each event once and serves all
-        consumers; none of them notices. Raises UnknownPlace, MoveFailed."""
-        self._fabric.request(Offload(self.channel, self.name, to, timeout), timeout)
+    def offload(
+        self, to: str, consumers: Iterable[str] | None = None, timeout: float = 30.0
+    ) -> None:
+        """Hand the fan-out to a broker: from now on it gets each event once and serves the
+        consumers; none of them notices.
+
+        `consumers` names processes (nodes): only the subscriptions and filters there are handed
+        over, this supplier goes on serving the others and those who come later. Without it all are,
+        and who comes later is served by that broker too.
+        Raises UnknownPlace (also for a process that this supplier does not serve itself),
+        MoveFailed.
+        """
+        if isinstance(consumers, str):
+            consumers = (consumers,)
+        named = None if consumers is None else tuple(consumers)
+        self._fabric.request(Offload(self.channel, self.name, to, timeout, named), timeout)
 
     def flush(self) -> None:
         """Wait until what was published is on its way. Raises DeadlineExceeded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from activebroker.core.errors import EventRefused
 from activebroker.events import ANY, Batch, dump
-from predicate_extract import TRUE, Predicate
+from predicate_extract import FALSE, TRUE, Predicate
 from predicate_extract.columns import mask
 
 
@@ -84,6 +85,16 @@ def _part(rows: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
 def parse(text: str | None) -> Predicate:
     """The predicate of its JSON text; None wants everything."""
     return TRUE if text is None else Predicate.from_json(text)
+
+
+def union(texts: Iterable[str | None]) -> str | None:
+    """The JSON text of what any of these predicates wants; None wants everything."""
+    wanted: Predicate = FALSE
+    for text in texts:
+        if text is None:
+            return None
+        wanted = wanted | Predicate.from_json(text)
+    return wanted.to_json()
 
 
 def select(parcel: Parcel, predicate: Predicate) -> Parcel | None:

@@ -1,6 +1,6 @@
 """Routing: which outlet feeds which port. A pure picture of the fabric; the directory keeps it."""
 
-from activebroker.routing.graph import Channel, Flow, Graph, Outlet, Port, Stage
+from activebroker.routing.graph import Channel, Flow, Graph, Outlet, Port, Relay, Stage
 from activebroker.routing.specs import (
     Checkpoint,
     FlowSpec,
@@ -8,6 +8,7 @@ from activebroker.routing.specs import (
     Position,
     Positions,
     StageSpec,
+    merged,
 )
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "Port",
     "Position",
     "Positions",
+    "Relay",
     "Stage",
     "StageSpec",
+    "merged",
 ]

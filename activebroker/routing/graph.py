@@ -1,8 +1,8 @@
 """Channels, the outlets that produce them, the ports that want them, and the flows between.
 
-A root channel has an outlet for each supplier (or for the relay that a supplier has handed its
-fan-out to); a derived channel has one for each stage that runs its filter. Every port of a
-channel is fed by a flow from every outlet of it that is meant for it.
+A root channel has an outlet for each supplier; a derived channel has one for each stage that runs
+its filter. Every port of a channel is fed by a flow from every outlet of it that is meant for it,
+or from the relay to which that outlet's supplier has handed it over.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope
+from activebroker.matching import union
 from activebroker.routing.specs import Checkpoint, FlowSpec, Positions, StageSpec
 
 SUPPLIER, CONSUMER, SPARK = "supplier", "consumer", "spark"
@@ -35,8 +36,9 @@ class Outlet:
 class Port:
     """Wants a channel's events at `node`.
 
-    `makes` is the derived channel whose filter it feeds, None for a subscription or a relay;
-    `recovers`: if its node is lost, that filter goes on elsewhere.
+    `makes` is the derived channel whose filter it feeds, or the relay, None for a subscription;
+    `recovers`: if its node is lost, what it feeds goes on elsewhere. `relays` is the supplier of
+    a relay's port, which wants that one's own outlet only.
     `runs` is set for a filter at the supplier: the channel that it makes. Such a port wants only
     streams that begin beside it, and only those that feed no other port of the same `runs`.
     """
@@ -47,6 +49,7 @@ class Port:
     runs: str | None = None
     makes: str | None = None
     recovers: bool = False
+    relays: str | None = None
 
     @property
     def takers(self) -> int | str:
@@ -86,6 +89,7 @@ class Flow:
         since: Positions | None = None,
         resumes: bool = False,
         followers: int = 0,
+        behind: bool = False,
     ) -> FlowSpec:
         return FlowSpec(
             self.id,
@@ -101,6 +105,7 @@ class Flow:
             self.port.recovers,
             resumes,
             followers,
+            behind,
         )
 
 
@@ -108,11 +113,12 @@ class Flow:
 class Channel:
     """`parent`, `envelope`, `at`, `owner` and `stages` are those of a derived channel.
 
-    `relayed` maps a supplier to its own outlet while a relay serves its consumers. `left` are
-    outlets that have ended, and where something may still be kept for who takes the channel.
+    `left` are outlets that have ended, and where something may still be kept for who takes the
+    channel.
 
     `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
-    very beginning. None and not `fresh`: it could not yet, it has just come from its suppliers.
+    very beginning. None and not `fresh`: it could not. `returning`: it is at its suppliers again,
+    but what it made at an earlier place may be lost still, so that it can go on elsewhere yet.
     """
 
     name: str
@@ -125,10 +131,10 @@ class Channel:
     outlets: dict[int, Outlet] = field(default_factory=dict)
     ports: dict[int, Port] = field(default_factory=dict)
     stages: dict[int, Stage] = field(default_factory=dict)
-    relayed: dict[str, Outlet] = field(default_factory=dict)
     left: dict[int, Outlet] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     fresh: bool = True
+    returning: bool = False
 
     def stage_spec(
         self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None
@@ -137,16 +143,48 @@ class Channel:
             stage.id, self.name, stage.engine, self.envelope, self.owner, recovers, checkpoint
         )
 
-    def sources(self) -> list[Outlet]:
-        """The outlets where the events come from, behind any relay."""
-        return [
-            self.relayed.get(each.supplier, each) if each.supplier is not None else each
-            for each in self.outlets.values()
-        ]
-
     @property
     def predicate(self) -> str | None:
         return None if self.envelope is None else self.envelope.predicate
+
+
+@dataclass(slots=True)
+class Relay(Channel):
+    """What a broker passes on of one supplier of the channel `parent`: `own` is the supplier's
+    outlet, which feeds it. It is placed, saved and recovered as a filter is, at one stage.
+
+    `takers` are those it serves, wherever they are, each with the positions from which on it does
+    (none: from the relay's begin). `newcomers`: it serves those who come later, too. `wanted` is
+    the predicate of its feed, `since` the positions from which on the feed carries that.
+    """
+
+    own: Outlet = field(kw_only=True)
+    takers: dict[str, Positions] = field(default_factory=dict)
+    newcomers: bool = False
+    wanted: str | None = None
+    since: Positions = field(default_factory=dict)
+
+    @property
+    def supplier(self) -> str:
+        assert self.own.supplier is not None
+        return self.own.supplier
+
+    @property
+    def predicate(self) -> str | None:
+        return self.wanted
+
+    @property
+    def outlet(self) -> Outlet | None:
+        """Where it is served, None while it has no place."""
+        return next(iter(self.outlets.values()), None)
+
+    def stage_spec(
+        self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None
+    ) -> StageSpec:
+        assert self.parent is not None
+        return StageSpec(
+            stage.id, self.parent, stage.engine, None, self.owner, recovers, checkpoint, self.name
+        )
 
 
 class Graph:
@@ -154,6 +192,7 @@ class Graph:
 
     def __init__(self) -> None:
         self.channels: dict[str, Channel] = {}
+        self.relays: dict[str, Relay] = {}
         self.flows: dict[int, Flow] = {}
         self._last_id = 0
 
@@ -171,6 +210,83 @@ class Graph:
         for child in self.children(channel):
             yield from self.subtree(child.name)
 
+    def relays_of(self, channel: Channel, supplier: str | None = None) -> list[Relay]:
+        """The relays of a channel's suppliers, or of one, in the order in which they came."""
+        return [
+            each
+            for each in self.relays.values()
+            if each.parent == channel.name and supplier in (None, each.supplier)
+        ]
+
+    def relay_at(self, outlet: Outlet) -> Relay | None:
+        """The relay whose outlet this is."""
+        return next((each for each in self.relays.values() if outlet.id in each.outlets), None)
+
+    def wanting(self, channel: Channel) -> list[Port]:
+        """The ports of those who take a channel, or what a relay passes on."""
+        if not isinstance(channel, Relay):
+            return list(channel.ports.values())
+        assert channel.parent is not None
+        ports = self.channels[channel.parent].ports.values()
+        return [port for port in ports if port.taker in channel.takers]
+
+    def serving(self, channel: Channel, own: Outlet, port: Port) -> Outlet:
+        """The outlet that serves a port with what leaves by a channel's outlet `own`: a relay's,
+        if it has been handed over to one."""
+        if own.supplier is None or port.relays is not None or port.runs is not None:
+            return own
+        relays = self.relays_of(channel, own.supplier)
+        for relay in relays:
+            if port.taker in relay.takers:
+                return relay.outlet or own
+        newcomers = (relay.outlet for relay in relays if relay.newcomers)
+        return next(newcomers, None) or own
+
+    def keepers(self, channel: Channel, taker: str) -> list[Outlet]:
+        """The outlets that may keep something of a channel for a taker that others serve, or that
+        is gone: those that have left, and those of suppliers with relays, before the relays."""
+        relays = self.relays_of(channel)
+        handed_over = {relay.own.id: None for relay in relays}
+        return [
+            *channel.left.values(),
+            *(each for each in channel.outlets.values() if each.id in handed_over),
+            *(
+                outlet
+                for relay in relays
+                if taker in relay.takers
+                for outlet in relay.outlets.values()
+            ),
+        ]
+
+    def fed(self, relay: Relay) -> bool:
+        """Whether a relay's supplier, or what is kept of it, is there still."""
+        assert relay.parent is not None
+        parent = self.channels[relay.parent]
+        return relay.own.id in parent.outlets or relay.own.id in parent.left
+
+    def rewant(self, relay: Relay) -> bool:
+        """Let a relay's feed carry what its takers want together; False if it does already.
+
+        Takers that are gone are forgotten.
+        """
+        ports = self.wanting(relay)
+        present = {port.taker: None for port in ports}
+        relay.takers = {name: since for name, since in relay.takers.items() if name in present}
+        wanted = union(port.predicate for port in ports)
+        if wanted == relay.wanted:
+            return False
+        assert relay.parent is not None
+        relay.wanted = wanted
+        for stage_id in relay.stages:
+            self.channels[relay.parent].ports[stage_id].predicate = wanted
+        return True
+
+    def remove_relay(self, relay: Relay) -> None:
+        """Take a relay out, with all flows into and out of it."""
+        for stage_id in list(relay.stages):
+            self.displace(relay, stage_id)
+        self.relays.pop(relay.name, None)
+
     def root(self, channel: Channel) -> Channel:
         """The channel of suppliers that a channel comes from in the end."""
         while channel.parent is not None:
@@ -180,27 +296,38 @@ class Graph:
     def recovers(self, channel: Channel) -> bool:
         """Whether a channel's filter goes on elsewhere if its node is lost.
 
-        One at its suppliers does not: they are lost with it. Where such a channel is derived from
-        one that recovers, it is a filter beside another and moves with it.
+        One at its suppliers does not: they are lost with it.
         """
         if channel.parent is None:
             return False
-        return channel.at != SUPPLIER or self.recovers(self.channels[channel.parent])
+        return channel.at != SUPPLIER or channel.returning or self.beside(channel)
+
+    def beside(self, channel: Channel) -> bool:
+        """Whether a filter at its supplier is one beside another that goes on elsewhere."""
+        assert channel.parent is not None
+        return channel.at == SUPPLIER and self.recovers(self.channels[channel.parent])
 
     def place(self, channel: Channel, node: str, engine: str = "python") -> Stage:
-        """Put a stage of a derived channel on a node: a port on its parent, an outlet here."""
+        """Put a stage of a derived channel, or a relay, on a node: a port on its parent, an outlet
+        here."""
         stage = Stage(self.new_id(), node, engine)
+        supplier = channel.supplier if isinstance(channel, Relay) else None
         channel.stages[stage.id] = stage
-        channel.outlets[stage.id] = Outlet(stage.id, node)
+        channel.outlets[stage.id] = Outlet(stage.id, node, supplier)
         self.input(channel, stage)
         return stage
 
     def input(self, channel: Channel, stage: Stage) -> Port:
         """The port of a stage on the parent channel, as the channel's place wants it."""
         assert channel.parent is not None
-        runs = channel.name if channel.at == SUPPLIER else None
         port = Port(
-            stage.id, stage.node, channel.predicate, runs, channel.name, self.recovers(channel)
+            stage.id,
+            stage.node,
+            channel.predicate,
+            channel.name if channel.at == SUPPLIER else None,
+            channel.name,
+            self.recovers(channel),
+            channel.supplier if isinstance(channel, Relay) else None,
         )
         self.channels[channel.parent].ports[stage.id] = port
         return port
@@ -230,10 +357,12 @@ class Graph:
         """Pairs that should be connected and are not."""
         linked = self._linked()
         for port in channel.ports.values():
-            for outlet in channel.outlets.values() if port.runs is None else channel.sources():
-                here = outlet.node == port.node
-                if (_stream(outlet), port.takers) not in linked and (here or port.runs is None):
-                    yield outlet, port
+            if port.relays is not None:
+                continue  # a relay is connected where it is placed
+            for own in channel.outlets.values():
+                here = own.node == port.node
+                if (_stream(own), port.takers) not in linked and (here or port.runs is None):
+                    yield self.serving(channel, own, port), port
 
     def unserved(self, channel: Channel, child: Channel) -> list[str]:
         """The nodes where streams of a channel begin that feed no stage of `child` yet."""
@@ -241,7 +370,7 @@ class Graph:
         return list(
             dict.fromkeys(
                 outlet.node
-                for outlet in channel.sources()
+                for outlet in channel.outlets.values()
                 if (_stream(outlet), child.name) not in linked
             )
         )
@@ -249,8 +378,7 @@ class Graph:
     def feeds(self, child: Channel) -> list[tuple[Outlet, list[Flow]]]:
         """For each stream of the parent, the outlet it comes from for `child`, and its flows.
 
-        That is the outlet which feeds `child` now: behind an offload this need not be the one that
-        serves new consumers.
+        That is the outlet which feeds `child` now, its own or a relay's.
         """
         assert child.parent is not None
         into = [flow for stage_id in child.stages for flow in self.into(stage_id)]
@@ -261,8 +389,7 @@ class Graph:
         return feeds
 
     def _linked(self) -> set[tuple[int | str, int | str]]:
-        # By supplier, not by outlet: consumers beside a supplier keep its own outlet when the
-        # others are served by its relay.
+        # By supplier, not by outlet: some are served by a supplier's own, some by its relays.
         return {(_stream(flow.outlet), flow.port.takers) for flow in self.flows.values()}
 
     def into(self, port_id: int) -> list[Flow]:

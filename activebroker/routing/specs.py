@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from activebroker.filters import Envelope
@@ -33,6 +35,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     filter. If that `recovers`, what it has not settled is kept for it, and a flow that `resumes`
     begins with that. What it has already, up to `since`, is not sent. Where the outlet
     has ended, or serves the taker no more, the flow ends then, and `followers` others wait for it.
+    One that is `behind` follows also what the port has of the supplier when it begins.
     """
 
     id: int
@@ -48,6 +51,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     recovers: bool = False
     resumes: bool = False
     followers: int = 0
+    behind: bool = False
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -59,11 +63,21 @@ class Checkpoint(msgspec.Struct, frozen=True):
     outputs: Positions
 
 
+def merged(parts: Iterable[Checkpoint]) -> Checkpoint:
+    """One checkpoint of several, for different suppliers or else the later for the earlier."""
+    whole = Checkpoint({}, {}, {})
+    for part in parts:
+        whole.state.update(part.state)
+        whole.inputs.update(part.inputs)
+        whole.outputs.update(part.outputs)
+    return whole
+
+
 class StageSpec(msgspec.Struct, frozen=True):
     """A filter at a place. Its port and its outlet bear the stage's id.
 
-    Without an envelope it is a relay: it forwards what it gets. With a `checkpoint` it goes on
-    where another place has left off.
+    Without an envelope it is a relay of the channel, called `relay`: it forwards what it gets. With
+    a `checkpoint` it goes on where another place has left off.
     """
 
     id: int
@@ -73,3 +87,9 @@ class StageSpec(msgspec.Struct, frozen=True):
     owner: str  # the node that derived it, where failures are reported
     recovers: bool = False  # if its node is lost, it goes on elsewhere
     checkpoint: Checkpoint | None = None
+    relay: str = ""
+
+    @property
+    def makes(self) -> str:
+        """The channel, or the relay, that it is a place of."""
+        return self.relay or self.channel

@@ -21,12 +21,12 @@ _REFUSALS = (
     "is shared",
     "has no supplier",
     "first.",  # a channel derived from it at 'supplier' has to move first
-    "has handed its fan-out",
+    "has handed",  # its fan-out, or a filter that is to move to it
+    "An offload of some consumers needs",
     "ModuleNotFoundError: planted",  # at the host that can load no filter
 )
-# Why a channel may end early. The second: no place knows the state of a filter that has just left
-# its suppliers until it has taken its first checkpoint elsewhere.
-_ENDS = ("could not go on", "has ended amid its switch-over")
+# Why a channel may end early: there is nobody who can load its filter.
+_ENDS = ("could not go on",)
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 
 
@@ -34,9 +34,8 @@ class Allowance:
     """A process that was taken for lost after a silence is as good as dead.
 
     Once a process has died, a subscription may end with `Unreachable` for one of the reasons in
-    `end`, and any request may be refused. Of a supplier whose own process died, or the broker that
-    served its consumers, events may be missing from some point on; never in between, twice, or in
-    another order.
+    `end`, and any request may be refused. Of a supplier whose own process died events may be
+    missing from some point on; never in between, twice, or in another order.
 
     Where frames are lost for longer than the directory waits for an answer, it may have waited in
     vain.
@@ -71,7 +70,5 @@ class Allowance:
 
     def cut(self, supplier: Supplier, channel: Channel) -> bool:
         """Whether the last of what the supplier handed over may be missing in a channel."""
-        hosts = (supplier.host, *supplier.relays)
-        return supplier.channel is channel.root and any(
-            not host.alive or host.expelled for host in hosts
-        )
+        gone = not supplier.host.alive or supplier.host.expelled
+        return supplier.channel is channel.root and gone

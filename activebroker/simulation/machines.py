@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from activebroker.broker import Node
 from activebroker.broker.link import HEARTBEAT_EVERY
+from activebroker.broker.migration import Migration
 from activebroker.broker.node import TICK
 from activebroker.broker.peers import LOST_AFTER
-from activebroker.routing import Member
+from activebroker.routing import Graph, Member
 from derivation.machine import Machine
 from derivation.protocol import Plan
 
@@ -46,6 +47,14 @@ def plans(node: Node) -> Iterator[Plan]:
             yield migration.plan
 
 
+def migration(node: Node, derivation: int) -> tuple[Graph, Migration] | None:
+    """A derivation that this node initiates and that has not ended, and the picture it is in."""
+    if (directory := node.directory) is None:
+        return None
+    found = directory.migration(derivation)
+    return None if found is None else (directory.graph, found)
+
+
 def idle_ticks(node: Node, now: float) -> int:
     """How many ticks from now on find nothing to do, unless the node is given something.
 
@@ -59,6 +68,13 @@ def idle_ticks(node: Node, now: float) -> int:
             return 0
         due = min(due, link._sent_at + HEARTBEAT_EVERY, link.heard_at + LOST_AFTER)
     return 0 if due is math.inf else max(0, int((due - now) / TICK) - 1)
+
+
+def served_by(hub: Node, outlet: int) -> list[str]:
+    """The other nodes that an outlet serves itself, as the directory at `hub` knows them."""
+    assert hub.directory is not None
+    flows = [f for f in hub.directory.graph.out_of(outlet) if f.port.relays is None and f.crosses]
+    return list(dict.fromkeys(flow.port.node for flow in flows))
 
 
 def is_orphan(node: Node) -> bool:
@@ -97,7 +113,8 @@ def leftovers(node: Node) -> dict[str, object]:
         graph = node.directory.graph
         left["checkpoints that wait"] = node.directory._unaccepted
         left["flows in the picture"] = graph.flows
+        left["relays in the picture"] = graph.relays
         for channel in graph.channels.values():
-            for part in ("outlets", "ports", "stages", "relayed", "left", "checkpoint"):
+            for part in ("outlets", "ports", "stages", "left", "checkpoint"):
                 left[f"{part} of {channel.name} in the picture"] = getattr(channel, part)
     return {what: value for what, value in left.items() if value}

@@ -5,10 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from activebroker.simulation.scenario import Scenario
 
 Covered = tuple[str, str, str]  # machine, its state, kind of fault
+
+
+class Carried(NamedTuple):
+    """A derivation that was carried out. `kind`: from where to where; `depth`: of the channel whose
+    filter moved, 1 if it is derived from a root, 0 if none did; `suppliers`: of the root when it
+    began; `outcome`: "COMPLETED", "ROLLED_BACK" or "FAILED"."""
+
+    kind: str
+    depth: int
+    suppliers: int
+    stateful: bool
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +48,15 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`violations` is empty where the contract was kept. `counts`: what the run did, by kind."""
+    """`violations` is empty where the contract was kept. `counts`: what the run did, by kind;
+    `carried`: its derivations."""
 
     scenario: Scenario
     violations: tuple[str, ...]
     history: tuple[Happening, ...]
     covered: Counter[Covered] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
+    carried: Counter[Carried] = field(default_factory=Counter)
     digest: str = ""  # of every frame sent and everything seen, if the run took it
 
     @property

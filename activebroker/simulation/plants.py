@@ -266,7 +266,7 @@ def _(original: Original) -> Original:
     def pump(self: Exchange, stage: Stage) -> None:
         original(self, stage)
         for outlet, (node, taker) in stage.port.sources.items():
-            self._settle(node, outlet, taker, dict(stage.saving.inputs))
+            self._settle(node, outlet, taker, dict(stage.saving.inputs), False)
 
     return pump
 

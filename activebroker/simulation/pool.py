@@ -19,7 +19,7 @@ from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from activebroker.simulation.outcome import Covered, Outcome
+from activebroker.simulation.outcome import Carried, Covered, Outcome
 from activebroker.simulation.run import run
 from activebroker.simulation.scenario import draw
 
@@ -61,6 +61,7 @@ class Tally:
     seeds: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     covered: Counter[Covered] = field(default_factory=Counter)
+    carried: Counter[Carried] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
     deaths: list[Death] = field(default_factory=list)
 
@@ -73,6 +74,7 @@ class Tally:
         self.seeds += 1
         self.counts.update(outcome.counts)
         self.covered.update(outcome.covered)
+        self.carried.update(outcome.carried)
         if outcome.violations:
             self.failures.append(Failure(seed, outcome.violations))
 
@@ -81,6 +83,7 @@ class Tally:
         self.seeds += other.seeds
         self.counts.update(other.counts)
         self.covered.update(other.covered)
+        self.carried.update(other.carried)
         self.failures += other.failures
         self.deaths += other.deaths
 

@@ -58,6 +58,7 @@ def run(scenario: Scenario, plant: Plant | None = None, record: bool = True) -> 
         tuple(world.history),
         world.covered,
         world.counts,
+        world.kinds.carried,
         world.digest,
     )
 

@@ -7,6 +7,7 @@ that moment, so that a scenario from which something was taken out is a scenario
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
@@ -36,6 +37,7 @@ Do = Literal[
     "derive",
     "move",
     "offload",
+    "split",
     "close supplier",
     "close derived",
     "close root",
@@ -73,9 +75,10 @@ class Options:
 class Step:
     """What a user does at `at`.
 
-    `host`: where. `object`: the channel, supplier or consumer concerned. `choice`: events a batch;
-    the filter; 1 for a slow consumer; 1 for a supplier that ended before, to open again. `place`:
-    of a derivation. `times`: batches published, in `over` seconds.
+    `host`: where. `object`: the channel, supplier, consumer or (of a split) broker concerned.
+    `choice`: events a batch; the filter; 1 for a slow consumer; 1 for a supplier that ended before,
+    to open again; how many processes an offload is for, 0 for all. `place`: of a derivation.
+    `times`: batches published, in `over` seconds.
     """
 
     at: float
@@ -163,7 +166,10 @@ def draw(seed: int) -> Scenario:
     options = _options(rng)
     steps = _steps(rng, options)
     faults = _Faults(rng, options, steps).draw()
-    return Scenario(seed, options, _and_after(rng, steps, faults), faults)
+    steps = _and_after(rng, steps, faults)
+    if rng.random() > 0.92:
+        steps = tuple(sorted((*steps, *_split(rng, options, steps)), key=lambda step: step.at))
+    return Scenario(seed, options, steps, faults)
 
 
 def _options(rng: random.Random) -> Options:
@@ -251,12 +257,51 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     for do, probability in rare:
         if rng.random() < probability:
             at = rng.uniform(0.1, 0.1 + busy)
-            steps.append(Step(at, do, at_sink(), number(), 0, number()))
+            step = Step(at, do, at_sink(), number(), 0, number())
+            steps += _offloads(step) if do == "offload" else (step,)
     steps += [
         Step(rng.uniform(0.05, busy), "open supplier", at_source(), number())
         for _ in range(max(0, suppliers - 4) or (rng.random() < 0.1))
     ]
     return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _offloads(step: Step) -> Iterator[Step]:
+    """One of all that a supplier serves, or of some of it; and in some scenarios a second one."""
+    some = (0, 0, 1, 1, 2)[step.object % 5]
+    yield replace(step, choice=some)
+    if step.place % 3 == 0:
+        yield replace(step, at=step.at + 0.05, choice=2 - some, place=step.place + 1)
+
+
+def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A broker gets some filters, perhaps one beside another, and is split under load."""
+    pick = rng.choice
+    brokers = options.brokers + 1  # with the hub
+    broker = rng.randrange(brokers)
+    at = rng.uniform(0.2, max(0.4, steps[-1].at)) + 10 * options.slowest
+
+    def number() -> int:
+        return rng.randrange(64)
+
+    # Of the places of a derivation, brokers come behind "consumer", and "supplier" behind them.
+    there, supplier = 1 + broker, 1 + brokers
+    found = [
+        Step(at * turn / 6, "derive", number(), number(), number(), there)
+        for turn in range(pick((2, 2, 3)))
+    ]
+    if rng.random() < 0.5:
+        derived = options.roots + rng.randrange(3)
+        found.append(Step(at * 0.5, "derive", number(), derived, number(), supplier))
+    for _ in range(pick((1, 2))):
+        found.append(Step(at * 0.7, "subscribe", number(), number()))
+    for _ in range(pick((2, 3, 4))):
+        over = options.slowest * pick((2, 10, 20))
+        size, times = pick((1, 1, 2, 4)), pick((2, 4, 8))
+        due = at * rng.uniform(0.6, 1.0)
+        found.append(Step(due, "publish", 0, number(), size, 0, times, over))
+    found.append(Step(at, "split", number(), broker, 0, number()))
+    return tuple(found)
 
 
 class _Faults:

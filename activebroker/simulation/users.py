@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,14 +16,17 @@ from activebroker.broker.messages import (
     Offload,
     OpenChannel,
     OpenSupplier,
+    ReportStatus,
     Subscribe,
     Unsubscribe,
 )
-from activebroker.core.errors import Unreachable
+from activebroker.broker.splitting import split_moves
+from activebroker.core.errors import UnknownPlace, Unreachable
 from activebroker.events import Batch, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
 from activebroker.simulation.host import Answered, Host, Intake, Supply
+from activebroker.simulation.machines import served_by
 from activebroker.simulation.reference import (
     FILTERS,
     ITEM,
@@ -35,6 +38,7 @@ from activebroker.simulation.reference import (
 )
 from activebroker.simulation.scenario import BROKER_NAMES, HUB, Options, Step
 from activebroker.simulation.world import World
+from derivation.split import MoveTo
 
 MOST_CHANNELS = 6
 MOST_SUPPLIERS = 8
@@ -70,7 +74,6 @@ class Supplier:
     outlet: int = 0
     supply: Supply | None = None  # when it is open
     closed: bool = False  # by its user
-    relays: list[Host] = field(default_factory=list)  # that may have its fan-out
     next_seq: int = 0
 
     @property
@@ -80,9 +83,8 @@ class Supplier:
 
     @property
     def can_return(self) -> bool:
-        """Whether there may be another of its name: no relay serves it, and it lost nothing."""
-        here = self.host.alive and not self.host.expelled
-        return self.closed and self.outlet > 0 and here and not self.relays
+        """Whether there may be another of its name: it lost nothing."""
+        return self.closed and self.outlet > 0 and self.host.alive and not self.host.expelled
 
     @property
     def waits(self) -> bool:
@@ -156,6 +158,8 @@ class Users:
                     self.ask(f"moves {channel.name} to {to}", host, move)
             case "offload":
                 self._offload(step)
+            case "split":
+                self._split(host, step)
             case "close supplier":
                 self._close_supplier(step)
             case "close derived":
@@ -216,9 +220,14 @@ class Users:
             return
         to = _pick(self.brokers, step.place)
         assert to is not None
-        supplier.relays.append(self.world.hosts[to])
-        request = Offload(supplier.channel.name, supplier.name, to, self.options.patience)
-        self.ask(f"{supplier.name} offloads to {to}", supplier.host, request)
+        name, consumers, what = supplier.channel.name, None, "all"
+        if step.choice:
+            served = served_by(self.world.hosts[HUB].node, supplier.outlet)
+            first = step.object % len(served) if served else 0
+            consumers = tuple([*served, *served][first : first + min(step.choice, len(served))])
+            what = f"what is at {', '.join(consumers)}"
+        request = Offload(name, supplier.name, to, self.options.patience, consumers)
+        self.ask(f"{supplier.name} offloads {what} to {to}", supplier.host, request)
 
     def _close_supplier(self, step: Step) -> None:
         ready = [each for each in self._ready() if not each.waits]
@@ -313,6 +322,34 @@ class Users:
         for each in self.channels:
             if each.parent is channel:
                 self._close(each)
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def _split(self, host: Host, step: Step) -> None:
+        broker = _pick(self.brokers, step.object)
+        to = _pick([name for name in self.brokers if name != broker], step.place)
+        assert broker is not None and to is not None
+
+        def reported(status: dict[str, Any]) -> None:
+            try:
+                moves = split_moves(status, broker, to)
+            except UnknownPlace:
+                if not self.world.deaths:
+                    raise
+                return
+            self._move_on(host, moves)
+
+        self.ask(f"splits {broker} with {to}", host, ReportStatus(), reported)
+
+    def _move_on(self, host: Host, moves: Sequence[MoveTo]) -> None:
+        """One after the other; the first that is refused is the last."""
+        if not moves:
+            return
+        first, *others = moves
+        move = Move(first.channel, first.to, host.name, self.options.patience)
+        self.world.kinds.splits[move] = None
+        what = f"moves {first.channel} to {first.to}, to split"
+        self.ask(what, host, move, lambda _: self._move_on(host, others))
 
     # --- inside -------------------------------------------------------------------------------
 

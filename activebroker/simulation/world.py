@@ -18,6 +18,7 @@ from activebroker.routing import Member
 from activebroker.simulation import story
 from activebroker.simulation.faults import Faults
 from activebroker.simulation.host import Host
+from activebroker.simulation.kinds import Kinds
 from activebroker.simulation.machines import Key, is_member, is_orphan, machines, plans
 from activebroker.simulation.network import Network, calm
 from activebroker.simulation.outcome import Covered, Happening
@@ -54,6 +55,7 @@ class World:
         self.violations: list[str] = []
         self.covered: Counter[Covered] = Counter()
         self.counts: Counter[str] = Counter()
+        self.kinds = Kinds()
         self.deaths: dict[str, None] = {}  # names of hosts of which a process has died
         self.unloadable: set[str] = set()  # channels whose filters no host can load
         self.refusing: str | None = None  # the host that can load no filter
@@ -304,6 +306,8 @@ class World:
     def _entered(self, host: Host, key: Key, state: str) -> None:
         machine, derivation, _ = key
         self.counts[f"{machine} {state}"] += 1
+        if machine == "initiator":
+            self.kinds.entered(host.node, derivation, state)
         if machine == "source" and state == "SWAPPED":
             self._swapped[host.name, derivation] = None
             self._attached.get(host.name, {}).pop(derivation, None)

@@ -108,6 +108,21 @@ def test_offload_to_a_broker_on_another_node(ray_fabric: RayFabric) -> None:
         assert [event.seq for event in events] == list(range(200))
 
 
+def test_half_of_what_a_broker_does_goes_to_another_node(ray_fabric: RayFabric) -> None:
+    trades = ray_fabric.channel("split trades", Trade)
+    first = trades.derive(Numbered, at="atlanta", name="split first")
+    second = first.derive(Numbered, at="atlanta", name="split second")
+    with second.subscribe(timeout=30) as events, trades.supplier("NYSE") as nyse:
+        nyse.publish_batch([Trade("IBM", 7.0)] * 1000)
+        got = [event for _, event in zip(range(1000), events, strict=False)]
+        assert ray_fabric.split("atlanta", to="dallas") == ["split second"]
+        nyse.publish_batch([Trade("IBM", 7.0)] * 1000)
+        trades.close()
+        got += events
+    assert [event.seq for event in got] == list(range(2000))
+    assert [event.content.price for event in got] == [float(n) for n in range(2000)]
+
+
 def test_brokers_are_where_they_were_asked_to_be(ray_cluster: Any) -> None:
     import ray
 

@@ -192,3 +192,42 @@ def test_silence_is_loss_and_the_lost_are_not_listened_to_again() -> None:
     here.drop("b")
     assert here.is_gone(frame)
     assert here.links == {}
+
+
+def test_what_is_sent_to_a_member_is_for_it_and_not_for_its_successor() -> None:
+    """Before it was ever heard; else its successor would take it for the begin of a link."""
+    here, successor = peers("a"), peers("b", 2)
+    here.members["b"] = Member("b", "b", False, 1)
+    here.send("b", Greet("one"), 0.0)
+    (frame,) = frames_of(here)
+    assert frame.to == 1 and successor.is_stale(frame) and not peers("b", 1).is_stale(frame)
+
+
+@pytest.mark.parametrize(("address", "reached"), [("b", 1), (None, 0)])
+def test_who_is_lost_unheard_is_gone_if_it_may_have_heard_us(
+    address: str | None, reached: int
+) -> None:
+    """A second link with it would begin where it is already; one that has to dial us first can
+    have heard nothing."""
+    here, there = peers("a"), peers("b")
+    here.members["b"] = Member("b", address, False, 1)
+    here.send("b", Greet("one"), 0.0)
+    there.send("a", Greet("two"), 0.0)
+    (frame,) = frames_of(there)
+    assert here.reached("b") == reached
+    here.drop("b")
+    assert here.is_gone(frame) is bool(reached)
+
+
+def test_a_greeting_of_a_stranger_makes_no_link() -> None:
+    here, there = peers("a"), peers("b")
+    there.greet("a", 0.0)
+    (heard,) = frames_of(there)
+    assert here.is_greeting(heard)
+    here.members["b"] = Member("b", "b", False, 2)
+    assert here.is_greeting(heard), "its successor is a member"
+    here.members["b"] = Member("b", "b", False, 1)
+    assert not here.is_greeting(heard)
+    del here.members["b"]
+    here.send("b", Greet("one"), 0.0)
+    assert not here.is_greeting(heard), "it is awaited"

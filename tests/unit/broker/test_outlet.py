@@ -76,7 +76,7 @@ def test_a_flow_may_start_amid_the_stream(sent: Sent) -> None:
 def test_a_changed_predicate_holds_for_what_comes_next(sent: Sent) -> None:
     sent.open(1, HIGH)
     sent.outlet.emit(parcel(1))
-    sent.outlet.set_predicate(1, None)
+    sent.outlet.set_predicate("port 51", None)
     sent.outlet.emit(parcel(1))
     assert sent.shown == [(1, [1])]
 

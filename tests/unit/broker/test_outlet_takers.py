@@ -262,6 +262,7 @@ def test_nothing_is_expected_where_nothing_is_kept(sent: Sent) -> None:
     sent.open(1, resumes=True, followers=2)
     (_, end), *_ = sent.items
     assert isinstance(end, FlowEnded) and end.followers == 2
+    sent.outlet.settle("late", {}, ended=True)
     assert sent.outlet.takers == {} and sent.outlet.flows == {}
 
 
@@ -275,7 +276,7 @@ def test_who_resumes_at_an_outlet_that_has_ended_gets_the_rest_and_the_end(sent:
     sent.open(2, resumes=True, followers=1)
     assert sent.take() == [(2, [0]), (2, "StreamEnded"), (2, "FlowEnded")]
     assert not sent.outlet.drained, "it may be lost once more"
-    sent.outlet.settle("late", {"A": (1, 2)})
+    sent.outlet.settle("late", {"A": (1, 2)}, ended=True)
     assert sent.outlet.drained
 
 
@@ -310,16 +311,20 @@ def test_a_taker_that_another_outlet_serves_lingers_until_it_has_settled(sent: S
     sent.outlet.emit(parcel(1, first=1))
     sent.outlet.end_stream("A")
     assert sent.kept() == [[0]], "the rest is not for it"
-    sent.outlet.settle("late", {"A": (1, 1)})
+    sent.outlet.settle("late", {"A": (1, 1)}, ended=True)
     assert sent.outlet.takers == {}
 
 
-def test_a_taker_that_has_settled_goes_with_its_flow(sent: Sent) -> None:
+def test_a_taker_that_has_settled_lingers_until_the_end_has_come(sent: Sent) -> None:
+    """Were the end lost with the outlet, what follows it would wait in vain."""
     sent.open(1)
     sent.outlet.emit(parcel(0))
-    sent.outlet.settle("late", {"A": (1, 1)})
+    sent.outlet.settle("late", {"A": (1, 1)}, ended=True)  # of a flow before
     sent.outlet.end_flow(1)
-    assert sent.outlet.takers == {}
+    sent.outlet.settle("late", {"A": (1, 1)})
+    assert sent.outlet.unsettled
+    sent.outlet.settle("late", {}, ended=True)
+    assert sent.outlet.takers == {} and not sent.outlet.unsettled
 
 
 def test_the_end_of_a_lost_flow_closes_its_taker(sent: Sent) -> None:
@@ -404,3 +409,62 @@ def test_without_credit_what_is_kept_waits(sent: Sent) -> None:
     sent.outlet.return_credit(2, WINDOW)
     assert sent.take() == [(2, [2])]
     assert all(isinstance(item, Parcel) for _, _, item in sent.outlet.takers["late"].kept)
+
+
+# --- relays -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def relayed() -> Sent:
+    """That of a relay: what it emits bears positions, and it knows how far takers have settled."""
+    return Sent(supplier=None)
+
+
+def test_a_relay_knows_how_far_its_subscriptions_have_settled(relayed: Sent) -> None:
+    relayed.open(1, taker="port 51", keeps=False)
+    relayed.outlet.emit(parcel(1, 2))
+    assert relayed.kept("port 51") == []
+    assert not relayed.outlet.settled({"A": (1, 2)})
+    relayed.outlet.settle("port 51", {"A": (1, 2)})
+    assert relayed.outlet.settled({"A": (1, 2)})
+
+
+def test_a_relay_that_ends_keeps_what_is_not_settled(relayed: Sent) -> None:
+    relayed.open(1)
+    relayed.outlet.emit(parcel(1))
+    relayed.outlet.end(finished=True, keeps=True)
+    (_, end) = relayed.items[-1]
+    assert isinstance(end, FlowEnded) and end.finished
+    assert not relayed.outlet.drained
+    relayed.open(2, resumes=True)
+    assert relayed.take()[2:] == [(2, [1]), (2, "FlowEnded")]
+    relayed.outlet.settle("late", {"A": (1, 1)}, ended=True)
+    assert relayed.outlet.drained
+
+
+def test_what_is_settled_is_not_kept_when_it_comes_again(relayed: Sent) -> None:
+    """Its taker has it from the relay before this one, and would not settle it once more."""
+    relayed.open(1, since={"A": (1, 3)}, resumes=True, keeps=True)
+    relayed.open(2, since={"A": (1, 3)})
+    relayed.outlet.settle("late", {"A": (1, 2)})
+    for first in range(4):
+        relayed.outlet.emit(parcel(first, first=first))
+    assert relayed.kept() == [[2], [3]]
+    assert [item for item in relayed.take() if item[0] == 2] == [(2, [3])]
+
+
+def test_where_a_taker_begins_holds_for_the_flow_that_it_moves_to(relayed: Sent) -> None:
+    relayed.open(1, since={"A": (1, 2)})
+    relayed.open(2)
+    relayed.outlet.emit(parcel(0, 1, first=0))
+    relayed.outlet.emit(parcel(2, first=2))
+    assert relayed.take() == [(2, [2])]
+
+
+def test_what_a_taker_wants_may_change_while_no_flow_leads_to_it(sent: Sent) -> None:
+    sent.open(1, HIGH)
+    sent.outlet.close(1)
+    sent.outlet.set_predicate("late", None)
+    sent.outlet.emit(parcel(1))
+    sent.open(2, HIGH, resumes=True)
+    assert sent.take() == [(2, [1])]

@@ -321,3 +321,45 @@ def test_flows_that_have_not_begun_are_lost_with_the_predecessor_of_a_node() -> 
     assert list(port.flows) == [11] and not port.complete
     port.arrived(11, end(11, finished=True))
     assert port.complete
+
+
+def test_a_flow_behind_follows_what_is_here_of_its_supplier() -> None:
+    """As does that of a relay which goes on elsewhere: the supplier's own may not be at its end."""
+    port = Port(1)
+    opened(port, 10, supplier="A")
+    port.expect(11, "s", 101, "A")
+    opened(port, 12, supplier="B")
+    opened(port, 13)
+    port.opened(14, "s", 104, (), supplier="A", behind=True)
+    assert port.flows[14].after == {10, 11}
+    port.arrived(14, parcel(3))
+    opened(port, 11, supplier="A")
+    assert shown(port.arrived(11, end(11))) == [(11, "FlowEnded")]
+    free = port.arrived(10, end(10, followers=1))
+    assert shown(free) == [(10, "FlowEnded"), (14, [3])]
+
+
+def test_a_flow_behind_does_not_wait_for_what_has_ended() -> None:
+    port = Port(1)
+    opened(port, 10, supplier="A")
+    port.arrived(10, end(10, followers=1))
+    port.opened(14, "s", 104, (), supplier="A", behind=True)
+    assert shown(port.arrived(14, parcel(3))) == [(14, [3])]
+
+
+def test_a_flow_that_was_on_its_way_when_its_outlet_was_released_is_not_taken() -> None:
+    port = Port(1)
+    port.release([100])
+    opened(port, 10)
+    assert port.flows == {} and port.arrived(10, parcel(1)) == []
+
+
+def test_each_gap_stays_until_that_one_is_replaced() -> None:
+    port = Port(1)
+    for flow, source in ((10, "s"), (11, "t")):
+        port.opened(flow, source, 90 + flow, (), recovers=True)
+        port.lost(source)
+    port.release([100])
+    assert port.failure == LOST
+    port.release([101])
+    assert port.failure is None

@@ -8,7 +8,7 @@ import pytest
 from parcels_for_tests import NOTE, parcel
 
 from activebroker.broker.effects import RunStage, SnapshotStage
-from activebroker.broker.messages import StreamEnded
+from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.broker.outlet import OutFlow, Outlet
 from activebroker.broker.port import InFlow, Port
 from activebroker.broker.saving import CHECKPOINT_BYTES, CHECKPOINT_TICKS, SavingState
@@ -84,6 +84,12 @@ def bench() -> Bench:
     return Bench()
 
 
+@pytest.fixture
+def alone() -> Bench:
+    """One that would be lost with what feeds it."""
+    return Bench(recovers=False)
+
+
 # --- the order of the steps ---------------------------------------------------------------------
 
 
@@ -100,7 +106,7 @@ def test_the_steps_of_a_checkpoint(bench: Bench) -> None:
     bench.settle(3)
     assert bench.saving.to_send() == Checkpoint(STATE, {"A": (1, 3)}, {"A": (0, 3)})
     assert bench.saving.to_send() is None, "it is sent once"
-    assert bench.saving.kept() == [(*SOURCE, {"A": (1, 3)})]
+    assert bench.saving.kept() == [(*SOURCE, {"A": (1, 3)}, False)]
     assert bench.saving.kept() == [], "it is settled once"
     assert bench.saving.state is SavingState.IDLE
 
@@ -115,7 +121,7 @@ def test_what_comes_behind_the_snapshot_is_not_of_the_checkpoint(bench: Bench) -
     bench.run()
     bench.settle(1)
     assert bench.saving.to_send() == Checkpoint(STATE, {"A": (1, 1)}, {"A": (0, 1)})
-    assert bench.saving.kept() == [(*SOURCE, {"A": (1, 1)})]
+    assert bench.saving.kept() == [(*SOURCE, {"A": (1, 1)}, False)]
 
 
 def test_the_state_is_taken_between_two_pieces_of_work(bench: Bench) -> None:
@@ -208,17 +214,15 @@ def test_the_end_of_a_stream_makes_it_due(bench: Bench) -> None:
     assert bench.saving.to_send() == Checkpoint({}, {"A": (1, 2)}, {"A": (0, 2)})
 
 
-@pytest.mark.parametrize("why", ["does not recover", "nobody keeps for it", "moves"])
+@pytest.mark.parametrize("why", ["does not recover", "nobody keeps for it"])
 def test_none_is_taken_of_a_stage_that(why: str) -> None:
     bench = Bench(recovers=why != "does not recover")
     if why == "nobody keeps for it":
         bench.port.sources.clear()
-    bench.stage.moving = why == "moves"
     bench.run(parcel(1))
     bench.wait()
     assert bench.stage.pump() is None
-    assert bench.saving.state is SavingState.IDLE
-    assert bench.saving.active == (why == "moves")
+    assert bench.saving.state is SavingState.IDLE and not bench.saving.active
 
 
 def test_it_waits_for_all_that_a_hand_over_brought(bench: Bench) -> None:
@@ -251,7 +255,7 @@ def test_all_who_keep_something_are_told(bench: Bench) -> None:
     bench.settle(1)
     bench.saving.to_send()
     upto = {"A": (1, 1)}
-    assert bench.saving.kept() == [(*SOURCE, upto), ("other", 91, "late", upto)]
+    assert bench.saving.kept() == [(*SOURCE, upto, False), ("other", 91, "late", upto, False)]
 
 
 def test_from_a_checkpoint_it_goes_on_where_that_was_taken() -> None:
@@ -265,3 +269,49 @@ def test_from_a_checkpoint_it_goes_on_where_that_was_taken() -> None:
     bench.settle(4)
     expected = Checkpoint(STATE, {"A": (1, 6), "B": (2, 1)}, {"A": (0, 4)})
     assert bench.saving.to_send() == expected
+
+
+def test_who_has_ended_is_told_that_its_end_has_come(bench: Bench) -> None:
+    bench.run(parcel(1))
+    bench.stage.put(bench.port.arrived(10, FlowEnded(10, 1)))
+    bench.wait()
+    bench.stage.pump()
+    bench.stage.snapshot_taken({})
+    bench.settle(1)
+    bench.saving.to_send()
+    assert bench.saving.kept() == [(*SOURCE, {"A": (1, 1)}, True)]
+
+
+# --- a filter at its suppliers --------------------------------------------------------------------
+
+
+def test_a_filter_that_is_lost_with_its_suppliers_takes_no_checkpoint(alone: Bench) -> None:
+    alone.run(parcel(1))
+    alone.wait()
+    assert alone.stage.pump() is None and not alone.saving.active
+
+
+def test_before_it_leaves_them_it_takes_one_of_all_that_they_had_sent(alone: Bench) -> None:
+    alone.run(parcel(1))
+    alone.saving.begin_to_recover({"A": (1, 2)})
+    alone.stage.moving = True
+    assert alone.stage.pump() is None, "not all of it has come"
+    alone.run(parcel(2, first=1))
+    assert alone.stage.pump() == SnapshotStage(1)
+    alone.stage.snapshot_taken(STATE)
+    alone.settle(2)
+    assert alone.saving.to_send() == Checkpoint(STATE, {"A": (1, 2)}, {"A": (0, 2)})
+    assert alone.saving.wanted
+    alone.saving.kept()
+    assert not alone.saving.wanted
+
+
+def test_a_checkpoint_that_is_no_longer_wanted_is_dropped(alone: Bench) -> None:
+    alone.run(parcel(1))
+    alone.saving.begin_to_recover({})
+    assert alone.stage.pump() == SnapshotStage(1)
+    alone.saving.recover_no_more()
+    alone.stage.snapshot_taken(STATE)
+    assert alone.saving.state is SavingState.IDLE and alone.saving.to_send() is None
+    alone.saving.begin_to_recover({})
+    assert alone.stage.pump() == SnapshotStage(1), "and the next one is taken"

@@ -78,6 +78,13 @@ def relay() -> Bench:
     return Bench(StageSpec(1, "late", "python", None, "owner"))
 
 
+def taken(bench: Bench) -> list[object]:
+    """What the filter has to do next."""
+    work = bench.stage.pump()
+    assert isinstance(work, RunStage)
+    return [content for batch in work.items for content in batch.contents()]  # type: ignore[union-attr]
+
+
 def ended(supplier: str = "A", upto: int = 9) -> StreamEnded:
     return StreamEnded(10, 1, supplier, (1, upto))
 
@@ -166,12 +173,25 @@ def test_a_hand_over_takes_what_was_not_filtered(python: Bench) -> None:
 
 
 def test_a_handed_over_buffer_comes_first(python: Bench) -> None:
-    python.put(parcel(3))
-    python.stage.put_first([parcel(1), parcel(2)])
-    work = python.stage.pump()
-    assert isinstance(work, RunStage)
-    notes = [content for batch in work.items for content in batch.contents()]  # type: ignore[union-attr]
-    assert notes == [Note(1, ""), Note(2, ""), Note(3, "")]
+    python.put(parcel(3, first=2))
+    python.stage.put_first([parcel(1), parcel(2, first=1)])
+    assert taken(python) == [Note(1, ""), Note(2, ""), Note(3, "")]
+
+
+def test_what_a_hand_over_has_brought_is_not_taken_again(python: Bench) -> None:
+    """The source was replaced amid the move, and its successor did not know how far it had come."""
+    python.flow.supplier = "A"
+    python.put(parcel(0, 1), parcel(2, 3, first=2), parcel(4, 5, first=4), parcel(6, first=6))
+    python.stage.take_over({"A": (1, 1)}, {})
+    python.stage.put_first([parcel(1, first=1), parcel(2, 3, 4, first=2)])
+    assert taken(python) == [Note(number, "") for number in range(1, 7)]
+    assert python.consumed > 0
+
+
+def test_what_came_before_a_checkpoint_is_not_taken_again(python: Bench) -> None:
+    python.stage.take_over({"A": (1, 2)}, {})
+    python.put(parcel(0, 1), parcel(2, first=2), parcel(9, supplier="B"))
+    assert taken(python) == [Note(2, ""), Note(9, "")]
 
 
 def test_the_end_of_the_channel_lets_the_filter_end_first(python: Bench) -> None:
@@ -227,4 +247,6 @@ def test_a_relay_leaves_behind_what_it_was_given(relay: Bench) -> None:
     relay.stage.leave_when_empty()
     assert relay.stage.pump() is None
     assert relay.sent == [[1], "FlowEnded"]
+    assert not relay.outlet.drained, "it is lost still if this node is"
+    relay.outlet.settle("port 9", {"A": (1, 1)}, ended=True)
     assert relay.outlet.drained

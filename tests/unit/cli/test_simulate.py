@@ -70,6 +70,9 @@ def test_some_seeds_in_processes(tmp_path: Path) -> None:
     assert found["seeds_per_second"] > 0
     assert "4 seeds in" in result.stdout
     assert "Faults met by state" in result.stdout
+    assert "Derivations completed" in result.stdout
+    moves = sum(times for *_, outcome, times in found["carried"] if outcome == "COMPLETED")
+    assert moves == found["counts"]["initiator COMPLETED"] > 0
 
 
 def test_what_is_clean_ends_with_0(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,14 @@ from derivation import destination, initiator, origin, source
 from derivation.machine import Machine
 from derivation.protocol import HandOver, Plan
 
-# How many sources, origins and destinations; without origins it is an offload.
-shapes = st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(1, 2))
+# How many sources, origins and destinations, and whether the origins save the filter first; without
+# origins it is an offload.
+shapes = st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(1, 2), st.booleans())
 
 
-def plan_of(shape: tuple[int, int, int]) -> Plan:
-    sources, origins, destinations = shape
-    plan = Derivation(sources, max(origins, 1), destinations, events=0).plan
+def plan_of(shape: tuple[int, int, int, bool]) -> Plan:
+    sources, origins, destinations, saves = shape
+    plan = Derivation(sources, max(origins, 1), destinations, saves, events=0).plan
     if origins:
         return plan
     swaps = tuple(replace(swap, origin=None) for swap in plan.swaps)
@@ -53,6 +54,7 @@ def inputs(plan: Plan) -> list[object]:
         initiator.DeadlinePassed(),
         *(source.SwapRequested(swap) for swap in plan.swaps),
         origin.PrepareReceived(),
+        origin.FilterSaved(),
         origin.ProceedReceived(),
         *(
             origin.AckReceived(flow, lost)

@@ -10,17 +10,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from parties_for_tests import CONSUMER, DIRECTORY, Derivation
+from parties_for_tests import CONSUMER, DIRECTORY, WAITING, Derivation
 
 from derivation import destination, initiator, origin, protocol
 
 
 class FailingDerivation(Derivation):
-    def __init__(self, sources: int, origins: int, destinations: int, events: int) -> None:
+    def __init__(
+        self, sources: int, origins: int, destinations: int, saves: bool, events: int
+    ) -> None:
         self.gone: dict[str, list[str]] = {}  # by place: of whose loss it has learnt
         self.broken = False  # whether an output of an origin was lost before its end
         self._prepared: list[str] = []
-        super().__init__(sources, origins, destinations, events)
+        super().__init__(sources, origins, destinations, saves, events)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -66,7 +68,7 @@ class FailingDerivation(Derivation):
         machine = self.places[at].machine
         assert isinstance(machine, origin.Origin)
         for swap in self.swaps.values():
-            waits = machine.state is origin.OriginState.AWAITING_ACKS
+            waits = machine.state in WAITING
             if waits and swap.source in self.gone.get(at, ()) and swap.old[0] in machine.awaited:
                 self._give(at, origin.AckReceived(swap.old[0], lost=True))
 

@@ -22,6 +22,7 @@ from derivation.protocol import Output, Plan, Swap
 from derivation.source import Source, SwapRequested
 
 DIRECTORY, CONSUMER = "directory", "consumer"
+WAITING = origin.OriginState.SAVING, origin.OriginState.AWAITING_ACKS
 
 Stream = tuple[str, str, object]  # from, to, and what it is
 
@@ -39,7 +40,9 @@ class Place:
 class Derivation:
     """Source n feeds origin n modulo their number, and after the move a destination likewise."""
 
-    def __init__(self, sources: int, origins: int, destinations: int, events: int) -> None:
+    def __init__(
+        self, sources: int, origins: int, destinations: int, saves: bool, events: int
+    ) -> None:
         self.swaps = {
             f"source-{n}": Swap(
                 source=f"source-{n}",
@@ -59,6 +62,7 @@ class Derivation:
             swaps=tuple(self.swaps.values()),
             outputs=tuple(Output(f"origin-{n}", 200 + n, destinations) for n in range(origins)),
             suppliers=tuple((swap.source, swap.destination) for swap in self.swaps.values()),
+            saves=saves,
         )
         self.initiator = Initiator(self.plan, patience=5.0)
         self.sources = {name: Source() for name in self.swaps}
@@ -113,7 +117,7 @@ class Derivation:
         self._perform(DIRECTORY, self.initiator.handle(lost, 0.0))
 
     def _ack_for_the_lost(self, at: Origin, flow: int) -> None:
-        if at.state is origin.OriginState.AWAITING_ACKS and flow in at.awaited:
+        if at.state in WAITING and flow in at.awaited:
             self._give(at.here, origin.AckReceived(flow))
 
     # --- what happens -------------------------------------------------------------------------
@@ -154,6 +158,10 @@ class Derivation:
             for source, *event in self._held:
                 self.delivered[source].append((event[0], event[1]))
             self._held.clear()
+
+    def _saved(self, name: str) -> None:
+        if self.places[name].machine.state is origin.OriginState.SAVING:  # not cancelled meanwhile
+            self._give(name, origin.FilterSaved())
 
     def _captured(self, name: str) -> None:
         place = self.places[name]
@@ -209,6 +217,8 @@ class Derivation:
                     self._swapped.add(at)
                     to, mark = self.swaps[at].destination, destination.MarkReceived(flow)
                     self._post((at, to, flow), partial(self._give, to, mark))
+                case protocol.SaveFilter():
+                    self._post((at, at, "save"), partial(self._saved, at))
                 case protocol.CaptureState():
                     self._post((at, at, "capture"), partial(self._captured, at))
                 case protocol.RestoreState(state):

@@ -13,7 +13,7 @@ from derivation.protocol import Finish
 
 EVENTS = 6
 
-shapes = st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2))
+shapes = st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2), st.booleans())
 
 
 def play(run: Derivation, data: st.DataObject, fault: Callable[[], None] | None = None) -> None:
@@ -36,7 +36,7 @@ def everything(run: Derivation) -> bool:
 @given(shapes, st.data())
 @settings(deadline=None, max_examples=80)
 def test_without_faults_it_completes_and_nothing_is_lost(
-    shape: tuple[int, int, int], data: st.DataObject
+    shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
     run = Derivation(*shape, EVENTS)
     play(run, data)
@@ -48,7 +48,7 @@ def test_without_faults_it_completes_and_nothing_is_lost(
 @given(shapes, st.data())
 @settings(deadline=None, max_examples=50)
 def test_a_refusal_rolls_it_back_and_the_filter_stays(
-    shape: tuple[int, int, int], data: st.DataObject
+    shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
     run = Derivation(*shape, EVENTS)
     run.refuses = data.draw(st.sampled_from(run.plan.destinations))
@@ -62,7 +62,7 @@ def test_a_refusal_rolls_it_back_and_the_filter_stays(
 @given(shapes, st.data())
 @settings(deadline=None, max_examples=50)
 def test_past_its_deadline_it_is_rolled_back_or_completes_late(
-    shape: tuple[int, int, int], data: st.DataObject
+    shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
     run = Derivation(*shape, EVENTS)
     play(run, data, run.pass_deadline)
@@ -76,7 +76,7 @@ def test_past_its_deadline_it_is_rolled_back_or_completes_late(
 @given(shapes, st.data())
 @settings(deadline=None, max_examples=50)
 def test_a_lost_source_costs_only_its_own_events(
-    shape: tuple[int, int, int], data: st.DataObject
+    shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
     run = Derivation(*shape, EVENTS)
     lost = data.draw(st.sampled_from([*run.sources]))
@@ -94,7 +94,7 @@ def test_a_lost_source_costs_only_its_own_events(
 @given(shapes, st.data())
 @settings(deadline=None, max_examples=50)
 def test_a_lost_origin_is_named_unless_it_had_handed_over(
-    shape: tuple[int, int, int], data: st.DataObject
+    shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
     run = Derivation(*shape, EVENTS)
     lost = data.draw(st.sampled_from(run.plan.origins))
@@ -110,7 +110,7 @@ def test_a_lost_origin_is_named_unless_it_had_handed_over(
 @given(shapes, st.data())
 @settings(deadline=None, max_examples=50)
 def test_a_lost_destination_rolls_it_back_or_ends_the_channel(
-    shape: tuple[int, int, int], data: st.DataObject
+    shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
     run = Derivation(*shape, EVENTS)
     lost = data.draw(st.sampled_from(run.plan.destinations))

@@ -22,13 +22,13 @@ WHOLE = [(number, number + 1) for number in range(EVENTS)]
 
 class DerivationsThatFail(RuleBasedStateMachine):
     @initialize(
-        shape=st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2)),
+        shape=st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2), st.booleans()),
         refuses=st.sampled_from([*[None] * 8, "destination-0", "destination-1"]),
         lead=st.integers(0, 100),
         stride=st.integers(1, 12),
     )
     def begin(
-        self, shape: tuple[int, int, int], refuses: str | None, lead: int, stride: int
+        self, shape: tuple[int, int, int, bool], refuses: str | None, lead: int, stride: int
     ) -> None:
         """Most of what can fail does so late: it has a `lead` of steps."""
         self.all = FailingDerivation(*shape, EVENTS)
@@ -127,7 +127,7 @@ TestDerivationsThatFail.settings = settings(deadline=None, max_examples=300, sta
 
 
 def test_what_a_lost_source_sent_behind_a_gap_is_not_taken() -> None:
-    run = FailingDerivation(1, 1, 1, EVENTS)
+    run = FailingDerivation(1, 1, 1, False, EVENTS)
     publish, old_flow = ("source-0", "source-0", "publish"), ("source-0", "origin-0", 0)
 
     def all_but(*held: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 import pytest
@@ -17,6 +18,7 @@ from derivation.protocol import (
     CaptureState,
     EndFlow,
     Finish,
+    ForgetSaved,
     HandOver,
     MergeBuffer,
     OpenFlow,
@@ -29,6 +31,7 @@ from derivation.protocol import (
     RemoveFilter,
     RequestSwap,
     RestoreState,
+    SaveFilter,
     Send,
     SetDeadline,
     Started,
@@ -106,6 +109,20 @@ def test_the_origin_goes_on_until_the_last_ack_then_hands_over() -> None:
         EndFlow(3, 1),
         RemoveFilter(),
     ]
+
+
+def test_an_origin_that_would_be_lost_with_its_filter_saves_it_first() -> None:
+    machine = Origin(replace(PLAN, saves=True), "atlanta", draining=[5])
+    assert machine.handle(origin.PrepareReceived(), 0.0) == [SaveFilter()]
+    assert machine.handle(origin.AckReceived(5), 0.0) == []
+    assert machine.handle(origin.FilterSaved(), 0.0) == [Send("directory", Prepared(7, "atlanta"))]
+    assert machine.handle(origin.Cancelled(), 0.0) == [ForgetSaved()]
+
+
+def test_an_origin_forgets_what_it_saved_for_nothing() -> None:
+    machine = Origin(replace(PLAN, saves=True), "atlanta")
+    machine.handle(origin.PrepareReceived(), 0.0)
+    assert machine.handle(origin.Cancelled(), 0.0) == [ForgetSaved()]
 
 
 def test_the_origin_waits_for_the_permission_to_proceed() -> None:
@@ -362,6 +379,7 @@ EXPECTED: dict[type[Machine], dict[Enum, tuple[str, str]]] = {
     },
     Origin: {
         OriginState.RUNNING: ("PrepareReceived", ""),
+        OriginState.SAVING: ("FilterSaved AckReceived Cancelled", ""),
         OriginState.AWAITING_ACKS: ("ProceedReceived AckReceived Cancelled", ""),
         OriginState.CAPTURING: ("StateCaptured", ""),
         OriginState.HANDED_OVER: ("", ""),
@@ -393,6 +411,7 @@ INPUTS: dict[type[Machine], list[object]] = {
     Source: [source.SwapRequested(JFK)],
     Origin: [
         origin.PrepareReceived(),
+        origin.FilterSaved(),
         origin.ProceedReceived(),
         origin.AckReceived(1),
         origin.StateCaptured({}, ()),

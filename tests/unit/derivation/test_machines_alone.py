@@ -34,7 +34,7 @@ class MachineAlone(RuleBasedStateMachine):
     """(`handle` itself validates the machine after each input, and holds it to its table.)"""
 
     @initialize(shape=shapes, data=st.data())
-    def begin(self, shape: tuple[int, int, int], data: st.DataObject) -> None:
+    def begin(self, shape: tuple[int, int, int, bool], data: st.DataObject) -> None:
         plan = plan_of(shape)
         kinds = {type(new()): new for new in machines(plan).values()}
         self.new = kinds[data.draw(st.sampled_from([*kinds]), label="machine")]

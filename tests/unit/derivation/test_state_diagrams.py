@@ -29,7 +29,7 @@ def test_the_page_has_every_machine_and_each_begins_where_it_says() -> None:
         cls for cls in Machine.__subclasses__() if cls.__module__.startswith("derivation.")
     }
     assert of_package == {*diagram.MACHINES}
-    begun = {type(new()): new().state for new in machines(plan_of((1, 1, 1))).values()}
+    begun = {type(new()): new().state for new in machines(plan_of((1, 1, 1, False))).values()}
     assert begun == {machine: diagram.states(machine)[0] for machine in diagram.MACHINES}
 
 
@@ -38,7 +38,7 @@ def test_what_a_table_declares_does_happen(machine: type[Machine]) -> None:
     """Every state that its inputs can bring a machine to, and from there every input. (That
     nothing else happens is held by `handle` itself.)"""
     done: dict[tuple[Enum, type], tuple[set[Enum], set[type]]] = {}
-    for plan in map(plan_of, [(2, 1, 2), (2, 2, 1), (1, 0, 1)]):
+    for plan in map(plan_of, [(2, 1, 2, True), (2, 2, 1, False), (1, 0, 1, False)]):
         seen: set[str] = set()
         ahead = [made for new in machines(plan).values() if isinstance(made := new(), machine)]
         while ahead:

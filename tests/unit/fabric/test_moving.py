@@ -239,6 +239,28 @@ def test_offloading_twice_or_nobody_is_refused(channel: ab.Channel) -> None:
         nyse.offload(to="dallas")
 
 
+def test_a_supplier_hands_some_of_its_consumers_over(
+    fabric: ab.Fabric, channel: ab.Channel
+) -> None:
+    derived = [channel.derive((Dear, limit), at="dallas") for limit in (10, 20)]
+    with channel.supplier("NYSE") as nyse:
+        consumers = [each.subscribe(timeout=PATIENCE) for each in (*derived, channel)]
+        with pytest.raises(UnknownPlace, match=r"'atlanta' is none of them\. It serves: 'dallas'"):
+            nyse.offload(to="atlanta", consumers=["atlanta"])
+        with pytest.raises(UnknownPlace, match="none was named"):
+            nyse.offload(to="atlanta", consumers=[])
+        nyse.offload(to="atlanta", consumers="dallas")
+        late = channel.derive((Dear, 5), at="dallas")
+        consumers.append(late.subscribe(timeout=PATIENCE))
+        nyse.publish_batch(trades(*range(30)))
+        expected = (range(11, 30), range(21, 30), range(30), range(6, 30))
+        for each, those in zip(consumers, expected, strict=True):
+            assert prices(itertools.islice(each, len(those))) == list(those)
+        (relay,) = fabric.status()["channels"][0]["relays"]
+    assert (relay["node"], relay["newcomers"]) == ("atlanta", False)
+    assert relay["takers"] == [each.name for each in derived]
+
+
 # --- what cannot move -------------------------------------------------------------------------
 
 

@@ -127,8 +127,17 @@ class Scene:
     def move(self, channel: str, to: str, host: str = "west") -> None:
         self.ask(host, Move(channel, to, host, self.patience))
 
-    def offload(self, source: Source, to: str) -> None:
-        self.ask(source.host.name, Offload("x", source.name, to, self.patience))
+    def offloading(
+        self, source: Source, to: str, consumers: tuple[str, ...] | None = None
+    ) -> Offload:
+        return Offload("x", source.name, to, self.patience, consumers)
+
+    def begin_offload(self, source: Source, to: str) -> Answered:
+        return self.begin(source.host.name, self.offloading(source, to))
+
+    def offload(self, source: Source, to: str, *consumers: str) -> None:
+        """Offload what is at `consumers`, or all."""
+        self.ask(source.host.name, self.offloading(source, to, consumers or None))
 
     def close(self, channel: str = "x") -> None:
         self.ask("hub", CloseChannel(channel))

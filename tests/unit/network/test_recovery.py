@@ -11,9 +11,7 @@ import activebroker as ab
 from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
 from activebroker.routing import Member
-from activebroker.simulation.machines import machines
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
-from derivation.initiator import InitiatorState
 
 FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
 
@@ -193,31 +191,6 @@ def test_a_filter_at_the_supplier_of_a_derived_channel_goes_with_it(scene: Scene
     assert sinks[1].traces == ["0/1", "2/2", "3/3", "4/4"]
 
 
-# --- amid a move --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dead", ["atlanta", "dallas"])
-@pytest.mark.parametrize("milliseconds", range(0, 200, 8))
-def test_a_broker_dies_amid_a_move(dead: str, milliseconds: int) -> None:
-    """From atlanta to dallas."""
-    scene = Scene(milliseconds)
-    source = scene.supplier("east", "A")
-    derived = scene.derive(Count, "atlanta")
-    sink, looks_on = scene.subscribe("west", derived), scene.subscribe("west", "x")
-    source.publish(0, 1)
-    answer = scene.begin_move(derived, "dallas")
-    scene.net.run_for(milliseconds / 1000)
-    source.publish(2)
-    scene.net.kill(dead)
-    source.publish(3)
-    scene.net.run_until(lambda: answer.done)
-    scene.net.run_for(FOUND_LOST)
-    source.publish(0, 1)
-    finish(scene, sink, looks_on)
-    assert sink.traces == MADE[Count]
-    assert looks_on.traces == ["0", "1", "2", "3", "4", "5"]
-
-
 # --- suppliers ----------------------------------------------------------------------------------
 
 
@@ -373,19 +346,3 @@ def test_a_filter_that_died_with_its_supplier_is_no_gap() -> None:
     living.publish(2)
     finish(scene, sink)
     assert sorted(sink.traces) == ["0/1", "0/1", "1/2", "1/2", "2/3"]
-
-
-def test_who_moves_a_filter_is_told_where_it_goes_on() -> None:
-    scene = Scene()
-    scene.supplier("east", "A").publish(0)
-    derived = scene.derive(Count, "atlanta")
-    moving = scene.begin_move(derived, "dallas")
-    hub, swapping = scene.host("hub").node, InitiatorState.SWAPPING
-    scene.net.run_until(lambda: swapping in [each.state for each in machines(hub).values()])
-    scene.net.kill("dallas")
-    scene.net.run_until(lambda: moving.done)
-    (place,) = scene.places(derived)
-    assert str(moving.error) == (
-        f"Channel {derived!r} could not complete the switch-over: 'dallas' was lost; "
-        f"its filter goes on at {place!r}."
-    )

@@ -7,10 +7,11 @@ import signal
 import time
 from collections import Counter
 
-from activebroker.simulation.outcome import Outcome
+from activebroker.simulation.outcome import Carried, Outcome
 from activebroker.simulation.scenario import Scenario
 
 CELL = ("origin", "CAPTURING", "crash")
+MOVE = Carried("broker to broker", 1, 2, True, "COMPLETED")
 
 
 def plain(seed: int) -> Outcome:
@@ -21,6 +22,7 @@ def plain(seed: int) -> Outcome:
         (),
         Counter({CELL: 1}),
         Counter({"moves": 1}),
+        Counter({MOVE: 1}),
     )
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from runs_for_tests import CELL, Unloadable, dying, hanging, leaving, plain, raising
+from runs_for_tests import CELL, MOVE, Unloadable, dying, hanging, leaving, plain, raising
 
 from activebroker.simulation.pool import Death, Simulate, Tally, run_pool, run_seeds
 
@@ -23,7 +23,7 @@ def whole(
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_every_seed_is_run_once(jobs: int) -> None:
     total = whole(range(7, 42), plain, jobs)
-    assert total.seeds == total.counts["moves"] == total.covered[CELL] == 35
+    assert total.seeds == total.counts["moves"] == total.covered[CELL] == total.carried[MOVE] == 35
     assert sorted((each.seed, each.violations) for each in total.failures) == [
         (seed, (f"order: {seed} came late",)) for seed in (10, 20, 30, 40)
     ]

@@ -1,0 +1,221 @@
+"""Brokers and suppliers die while filters move, and soon after: nothing is lost or comes twice."""
+
+from __future__ import annotations
+
+import pytest
+from scene_for_tests import Scene, Sink, Source
+
+from activebroker.core.errors import ActiveBrokerError
+from activebroker.simulation.machines import machines
+from activebroker.simulation.reference import Count, HoldBack
+from derivation.initiator import InitiatorState
+
+FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
+COUNTED = ["0/1", "1/2", "2/3", "3/4", "4/5", "5/6"]
+WHILE = range(0, 240, 12)  # milliseconds after the request, in which a move is over
+
+
+class Moving:
+    """A filter that counts, suppliers A at east and B at hub, and a consumer at west."""
+
+    def __init__(self, seed: int, at: str) -> None:
+        self.scene = Scene(seed)
+        self.sources = [self.scene.supplier("east", "A"), self.scene.supplier("hub", "B")]
+        self.derived = self.scene.derive(Count, at)
+        self.sink = self.scene.subscribe("west", self.derived)
+        self.looks_on = self.scene.subscribe("west", "x")
+        self.publish(0, 1)
+
+    def publish(self, *groups: int) -> None:
+        for source in self.sources:
+            if source.host.alive:
+                source.publish(*groups)
+
+    def move(self, to: str, milliseconds: int, *dead: str) -> None:
+        """Who is `dead` dies so long after the request; publish before that and after it."""
+        answer = self.scene.begin_move(self.derived, to)
+        self.scene.net.run_for(milliseconds / 1000)
+        self.publish(2)
+        for host in dead:
+            self.scene.net.kill(host)
+        self.publish(3)
+        self.scene.net.run_until(lambda: answer.done)
+        self.scene.net.run_for(FOUND_LOST)
+        self.publish(0, 1)
+
+    def finish(self) -> None:
+        finish(self.scene, self.sink, self.looks_on)
+
+    def check(self, *sources: Source) -> None:
+        for source in sources:
+            assert self.sink.of(source.name) == COUNTED
+            assert self.looks_on.of(source.name) == ["0", "1", "2", "3", "4", "5"]
+
+
+def finish(scene: Scene, *sinks: Sink) -> None:
+    """End it all: subscriptions that were not lost with their process end without an error."""
+    scene.close()
+    scene.settle()
+    for sink in sinks:
+        assert sink.intake.ended and sink.intake.error is None
+    scene.check_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("at", "to", "dead"),
+    [
+        ("atlanta", "dallas", "atlanta"),
+        ("atlanta", "dallas", "dallas"),
+        ("supplier", "dallas", "dallas"),
+        ("atlanta", "supplier", "atlanta"),
+    ],
+)
+@pytest.mark.parametrize("milliseconds", WHILE)
+def test_a_broker_dies_amid_a_move(at: str, to: str, dead: str, milliseconds: int) -> None:
+    moving = Moving(milliseconds, at)
+    moving.move(to, milliseconds, dead)
+    moving.finish()
+    moving.check(*moving.sources)
+
+
+@pytest.mark.parametrize(
+    ("at", "to", "dead"),
+    [
+        ("supplier", "dallas", ["east"]),
+        ("supplier", "dallas", ["east", "dallas"]),
+        ("atlanta", "supplier", ["east"]),
+        ("atlanta", "supplier", ["east", "atlanta"]),
+    ],
+)
+@pytest.mark.parametrize("milliseconds", WHILE)
+def test_a_supplier_that_dies_amid_a_move_takes_only_its_own(
+    at: str, to: str, dead: list[str], milliseconds: int
+) -> None:
+    moving = Moving(milliseconds, at)
+    moving.move(to, milliseconds, *dead)
+    moving.finish()
+    moving.check(moving.sources[1])
+    for sink, made in ((moving.sink, COUNTED), (moving.looks_on, ["0", "1", "2", "3"])):
+        got = sink.of("A")
+        assert got == made[: len(got)]
+
+
+def test_a_filter_that_has_come_to_its_suppliers_is_lost_with_them() -> None:
+    """And no sooner does the directory hold anything for it, or the suppliers keep anything."""
+    moving = Moving(0, "atlanta")
+    moving.scene.move(moving.derived, "supplier")
+    moving.scene.net.run_for(FOUND_LOST)
+    moving.publish(2)
+    moving.scene.net.run_for(FOUND_LOST)
+    directory = moving.scene.host("hub").node.directory
+    assert directory is not None
+    channel = directory.graph.channels[moving.derived]
+    assert channel.checkpoint is None and not directory.graph.recovers(channel)
+    for source in moving.sources:
+        outlet = source.host.node.exchange.outlets[source.outlet]
+        assert not outlet.unsettled and not any(each.keeps for each in outlet.takers.values())
+    moving.scene.net.kill("east")
+    moving.scene.net.run_for(FOUND_LOST)
+    moving.publish(3)
+    moving.finish()
+    assert moving.sink.of("A") == COUNTED[:3]
+    assert moving.sink.of("B") == COUNTED[:4]
+
+
+def test_a_move_from_the_suppliers_that_is_rolled_back_leaves_nothing_kept() -> None:
+    moving = Moving(0, "supplier")
+    moving.scene.net.refusing = "dallas"
+    with pytest.raises(ActiveBrokerError, match="stays where it was"):
+        moving.scene.move(moving.derived, "dallas")
+    moving.publish(2, 3, 0, 1)
+    moving.scene.settle()
+    for source in moving.sources:
+        outlet = source.host.node.exchange.outlets[source.outlet]
+        assert not outlet.unsettled and not any(each.keeps for each in outlet.takers.values())
+    moving.finish()
+    moving.check(*moving.sources)
+
+
+@pytest.mark.parametrize("milliseconds", range(0, 60, 4))
+def test_a_filter_that_has_just_gone_on_elsewhere_moves(milliseconds: int) -> None:
+    """What consumers have already is not made for them once more at the third place."""
+    moving = Moving(milliseconds, "atlanta")
+    moving.scene.net.run_for(0.2)
+    moving.scene.net.kill("atlanta")
+    scene = moving.scene
+    scene.net.run_until(lambda: scene.places(moving.derived) != ["atlanta"])
+    scene.net.run_for(milliseconds / 1000)
+    moving.move("supplier", 0)
+    moving.finish()
+    moving.check(*moving.sources)
+
+
+def test_the_end_of_a_flow_that_is_lost_on_its_way_is_a_loss() -> None:
+    """All that the old place made is settled, and it dies with the end of its flow unsent: what
+    follows that would wait for it, were the filter not put together again."""
+    moving = Moving(0, "atlanta")
+    scene = moving.scene
+    scene.settle()
+    answer = scene.begin_move(moving.derived, "dallas")
+    atlanta, west = scene.host("atlanta").node, scene.host("west").node
+    scene.net.run_until(lambda: bool(atlanta.moves._origins))
+    scene.net.network.cut("atlanta", "west", 100.0)
+    scene.net.run_until(lambda: answer.done)
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    assert west.exchange.ports
+    moving.publish(2, 3, 0, 1)
+    moving.finish()
+    moving.check(*moving.sources)
+
+
+def test_who_moves_a_filter_is_told_where_it_goes_on() -> None:
+    scene = Scene()
+    scene.supplier("east", "A").publish(0)
+    derived = scene.derive(Count, "atlanta")
+    moving = scene.begin_move(derived, "dallas")
+    hub, swapping = scene.host("hub").node, InitiatorState.SWAPPING
+    scene.net.run_until(lambda: swapping in [each.state for each in machines(hub).values()])
+    scene.net.kill("dallas")
+    scene.net.run_until(lambda: moving.done)
+    (place,) = scene.places(derived)
+    assert str(moving.error) == (
+        f"Channel {derived!r} could not complete the switch-over: 'dallas' was lost; "
+        f"its filter goes on at {place!r}."
+    )
+
+
+@pytest.mark.parametrize("milliseconds", range(0, 120, 8))
+def test_a_process_that_restarts_twice_joins(milliseconds: int) -> None:
+    """The second one is gone before its wish to join is granted."""
+    scene = Scene(milliseconds)
+    for _ in range(2):
+        scene.net.kill("atlanta")
+        scene.net.run_for(milliseconds / 1000)
+        scene.net._start_again("atlanta")
+        scene.net.run_for(milliseconds / 1000)
+    scene.net.run_until(lambda: scene.host("atlanta").joined)
+    source = scene.supplier("east", "A")
+    sink = scene.subscribe("west", scene.derive(HoldBack, "atlanta"))
+    source.publish(0, 1)
+    finish(scene, sink)
+    assert sink.traces == ["0", "1"]
+
+
+def test_a_supplier_that_leaves_behind_a_full_window_does_not_hold_up_a_move() -> None:
+    """It has more to publish than is kept for the filter, which has to settle that as it moves."""
+    scene = Scene()
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", derived, pace=1.0)
+    for _ in range(40):
+        source.publish(0, blob=1 << 20)
+    scene.net.run_for(2.5)
+    assert source.supply.waiting, "the supplier is not held up"
+    scene.close_supplier(source)
+    assert source.supply.waiting, "it has left, and not all of it has gone"
+    moving = scene.begin_move(derived, "dallas")
+    scene.net.run_until(lambda: moving.done)
+    scene.settle()
+    assert sink.traces == [f"{n}/{n + 1}" for n in range(40)]
+    finish(scene, sink)
