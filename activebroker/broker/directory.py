@@ -430,6 +430,7 @@ class Directory:
             channel.ports.clear()
             channel.takers.clear()
             channel.left.clear()
+            channel.checkpoint = None
             self._unaccepted.pop(channel.name, None)
         if top.parent is not None:
             yield from self._feed_relays(self.graph.channels[top.parent])

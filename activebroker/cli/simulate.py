@@ -30,6 +30,10 @@ FAILED, INTERRUPTED = 1, 130  # exit codes
 SEEDS = 1000
 ENDLESS = sys.maxsize // 2
 SHOWN = 20  # seeds of a kind, and lines of a violation
+_KEEP = (
+    """(printf '{{"why": "WHAT WAS WRONG", "scenario": '; tr -d '\\n' < {}; echo '}}')"""
+    " >> tests/unit/simulation/regressions.jsonl"
+)
 
 simulate = typer.Typer(name="simulate", add_completion=False, no_args_is_help=True)
 
@@ -284,6 +288,7 @@ def _explain(out: Console, seed: int, html: Path | None) -> Scenario:
         f"\nSeed {seed}, shrunk from {len(scenario.steps)} steps and {len(scenario.faults)} faults "
         f"to {len(shrunk.steps)} and {len(shrunk.faults)}:  "
         f"activebroker simulate 3pd --replay {path}\n"
+        f"To keep it with those that every test run plays:  {_KEEP.format(path)}\n"
     )
     outcome = run(shrunk)
     _tell_story(out, outcome, None, html)

@@ -24,6 +24,8 @@ import cloudpickle
 from cloudpickle import cloudpickle as internals
 
 _lock = threading.Lock()  # which modules travel by value is a setting of the whole process
+_seen: tuple[ModuleType, ...] = ()  # all modules, when it was last looked which of them travel
+_travelling: list[ModuleType] = []
 
 _INSTALLED = tuple(
     Path(sysconfig.get_path(name)).resolve()
@@ -35,8 +37,7 @@ _OURS = {"activebroker", "derivation", "predicate_extract", "ray_deploy"}
 def dumps(value: Any) -> bytes:
     """Pickle a value for another process. Raises whatever pickling raises."""
     with _lock:
-        # A module can be there under two names, as __main__ is in a spawned process.
-        modules = [each for each in dict.fromkeys(sys.modules.values()) if _travels(each)]
+        modules = _travellers()
         for module in modules:
             cloudpickle.register_pickle_by_value(module)
         try:
@@ -79,6 +80,16 @@ class _Unpickler(pickle.Unpickler):
 
     def _set_state(self, cls: type, state: Any) -> Any:
         return cls if cls in self._here_already else internals._class_setstate(cls, state)
+
+
+def _travellers() -> list[ModuleType]:
+    """The modules to be pickled by value. Looked for again when there are others than before."""
+    global _seen, _travelling
+    now = tuple(sys.modules.values())
+    if now != _seen:
+        # A module can be there under two names, as __main__ is in a spawned process.
+        _seen, _travelling = now, [each for each in dict.fromkeys(now) if _travels(each)]
+    return _travelling
 
 
 def _travels(module: ModuleType | None) -> bool:

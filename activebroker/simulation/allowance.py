@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from activebroker.broker.changes import PATIENCE
 from activebroker.broker.port import LOST
-from activebroker.core.errors import ActiveBrokerError, MoveFailed, Unreachable
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    DeadlineExceeded,
+    MoveFailed,
+    Unreachable,
+)
 from activebroker.simulation.scenario import Scenario
 from activebroker.simulation.users import Channel, Consumer, Supplier
 from activebroker.simulation.world import World
 
+_AGAIN = "Connect again."  # whose process was taken for lost, and nobody else, is told so
 # What users are told in scenarios without faults, each for a good reason.
 _REFUSALS = (
     "was closed",
@@ -24,14 +31,21 @@ LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 
 
 class Allowance:
-    """Once a process has died, a subscription may end with `Unreachable` for one of the reasons in
+    """A process that was taken for lost after a silence is as good as dead.
+
+    Once a process has died, a subscription may end with `Unreachable` for one of the reasons in
     `end`, and any request may be refused. Of a supplier whose own process died events may be
     missing from some point on; never in between, twice, or in another order.
+
+    Where frames are lost for longer than the directory waits for an answer, it may have waited in
+    vain.
     """
 
     def __init__(self, world: World, scenario: Scenario) -> None:
         self._world = world
         self._patient = scenario.options.patience >= LONG and not scenario.faults
+        # What is lost is asked for once a second: it may be lost ten times.
+        self._slow = scenario.options.loss > 0 and scenario.length > PATIENCE
 
     def refusal(self, error: ActiveBrokerError) -> bool:
         """Whether a request may be answered with this error."""
@@ -39,6 +53,8 @@ class Allowance:
             return False  # a fault of the directory itself
         if self._world.deaths or any(part in str(error) for part in _REFUSALS):
             return True
+        if isinstance(error, DeadlineExceeded):
+            return self._slow
         return isinstance(error, MoveFailed) and not self._patient
 
     def end(self, consumer: Consumer) -> bool:
@@ -48,8 +64,11 @@ class Allowance:
             return True
         if not (self._world.deaths and isinstance(error, Unreachable)):
             return False
+        if consumer.host.expelled and str(error).endswith(_AGAIN):
+            return True
         return str(error) == LOST or any(part in str(error) for part in _ENDS)
 
     def cut(self, supplier: Supplier, channel: Channel) -> bool:
         """Whether the last of what the supplier handed over may be missing in a channel."""
-        return supplier.channel is channel.root and not supplier.host.alive
+        gone = not supplier.host.alive or supplier.host.expelled
+        return supplier.channel is channel.root and gone

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from activebroker.broker.outlet import WINDOW
+from activebroker.broker.outlet import KEPT, WINDOW
 from activebroker.broker.stage import WORK_BYTES
 from activebroker.matching import Parcel
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Host, Intake
-from activebroker.simulation.machines import is_orphan, leftovers
+from activebroker.simulation.machines import leftovers, outdated
 from activebroker.simulation.reference import Seen, Stream
 from activebroker.simulation.users import Consumer, Users
 
@@ -121,18 +121,22 @@ def endings(users: Users, allowance: Allowance) -> Iterator[str]:
         elif answer.error is not None and not allowance.refusal(answer.error):
             yield f"refused: {host.name} {what}: {answer.error!r}"
     for consumer in users.consumers:
-        if consumer.there and not consumer.intake.ended:
+        there = consumer.there or (consumer.waits and consumer.host.expelled)
+        if there and not consumer.intake.ended:
             yield f"unended: {_where(consumer)} was not told of the end"
-        elif consumer.there and not allowance.end(consumer):
+        elif there and not allowance.end(consumer):
             yield f"error: {_where(consumer)} ended with {consumer.intake.error!r}"
 
 
 def nothing_left(host: Host) -> Iterator[str]:
     """Whether all that users had made is gone from a node.
 
-    Timers of calls to the dead run out by themselves, later than is waited for here.
+    Timers of calls to the dead run out by themselves, later than is waited for here. Why a filter
+    has stopped is remembered for good where its channel was closed when somebody died.
     """
     left = leftovers(host.node)
+    if host.world.deaths:
+        left.pop("stopped", None)
     if host.runners:
         left["runners"] = host.runners
     if timers := [key for key in host.timers if key != "tick" and not host.world.deaths]:
@@ -141,10 +145,21 @@ def nothing_left(host: Host) -> Iterator[str]:
         yield f"left: {what} at {host.name}: {value}"
 
 
-def still_member(host: Host) -> Iterator[str]:
-    """Whether a process that has not died is in the fabric."""
-    if is_orphan(host.node):
-        yield f"expelled: {host.name} was alive and is taken for lost"
+def ports_up_to_date(host: Host) -> Iterator[str]:
+    """Whether ports have forgotten what is over, once all is quiet and while nobody has died."""
+    for port, what, kept in outdated(host.node) if not host.world.deaths else ():
+        yield f"left: {what} of port {port} at {host.name}: {kept}"
+
+
+def membership(host: Host) -> Iterator[str]:
+    """Whether a process was taken for lost only after a silence, and then has ended all it had."""
+    if not host.expelled:
+        return
+    if not host.world.faults.may_be_lost(host):
+        yield f"expelled: {host.name} was alive, was heard, and is taken for lost"
+    for outlet, supply in host.supplies.items():
+        if supply.closed is None:
+            yield f"unended: supplier {outlet} at {host.name}, which is lost, was not told"
 
 
 def bounds(host: Host, largest: int) -> Iterator[str]:
@@ -159,6 +174,9 @@ def bounds(host: Host, largest: int) -> Iterator[str]:
                 yield f"bounds: credit {flow.credit} of flow {flow.spec.id} at {host.name}"
             if waiting > emission:
                 yield f"bounds: {waiting} bytes wait in flow {flow.spec.id} at {host.name}"
+        for name, taker in outlet.takers.items():
+            if taker.kept_bytes > KEPT + emission:
+                yield f"bounds: {taker.kept_bytes} bytes are kept for {name} at {host.name}"
     for port in exchange.ports.values():
         for into in port.flows.values():
             held = sum(item.nbytes for item in into.held if isinstance(item, Parcel))

@@ -75,8 +75,10 @@ class Host:
         self.node = Node(member, HUB, self.registry)
         if member.name != HUB:
             self.node.peers.members[HUB] = Member(HUB, HUB, True, 0)
+        self.born = world.env.now
         self.alive = True
         self.joined = False
+        self.expelled = False  # it was told that it is taken for lost
         self.paused = False
         self.slow_until = 0.0
         self.supplies: dict[int, Supply] = {}
@@ -178,6 +180,8 @@ class Host:
             outlet = self.node.exchange.outlets.get(outlet_id)
             if outlet is None or not outlet.ready:
                 return
+            if self.expelled:
+                self.world.violated("expelled", f"{self.name} hands events over, and is lost")
             batch = supply.waiting.popleft()
             supply.handed(batch)
             self.give(fx.BatchPublished(outlet_id, batch))

@@ -10,7 +10,7 @@ from activebroker.broker.link import HEARTBEAT_EVERY
 from activebroker.broker.migration import Migration
 from activebroker.broker.node import TICK
 from activebroker.broker.peers import LOST_AFTER
-from activebroker.routing import Graph
+from activebroker.routing import Graph, Member
 from derivation.machine import Machine
 from derivation.protocol import Plan
 
@@ -82,6 +82,19 @@ def is_orphan(node: Node) -> bool:
     return bool(node._orphaned)
 
 
+def is_member(hub: Node, member: Member) -> bool:
+    """Whether the directory has this process in the fabric."""
+    return hub.directory is not None and hub.directory.members.get(member.name) == member
+
+
+def outdated(node: Node) -> Iterator[tuple[int, str, object]]:
+    """What ports remember of flows, and need not when all flows have opened and nothing moves."""
+    for port in node.exchange.ports.values():
+        for what in ("_ended", "_early", "_broken"):
+            if kept := getattr(port, what):
+                yield port.id, what, kept
+
+
 def leftovers(node: Node) -> dict[str, object]:
     """What is there once users have closed all they had opened: nothing, if all is well."""
     exchange = node.exchange
@@ -91,14 +104,17 @@ def leftovers(node: Node) -> dict[str, object]:
         "stages": exchange.stages,
         "machines": machines(node),
         "blocked": exchange._blocked,
+        "stopped": exchange._stopped,
+        "settling": exchange.settling,
         "calls": node._calls._pending,
         "deploying": node._deploying,
     }
     if node.directory is not None:
         graph = node.directory.graph
+        left["checkpoints that wait"] = node.directory._unaccepted
         left["flows in the picture"] = graph.flows
         left["relays in the picture"] = graph.relays
         for channel in graph.channels.values():
-            for part in ("outlets", "ports", "stages"):
+            for part in ("outlets", "ports", "stages", "left", "checkpoint"):
                 left[f"{part} of {channel.name} in the picture"] = getattr(channel, part)
     return {what: value for what, value in left.items() if value}

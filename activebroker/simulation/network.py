@@ -27,6 +27,7 @@ class Route:
     last: float = 0.0  # when the last frame in order arrives
     free: float = 0.0  # when its bandwidth is free
     cut_until: float = 0.0
+    lasts: bool = False  # the cut goes on when all else heals
 
 
 class Network:
@@ -34,7 +35,7 @@ class Network:
 
     def __init__(self, world: World, options: Options) -> None:
         self.options = options
-        self.connected: dict[frozenset[str], None] = {}
+        self.connected: dict[tuple[str, str], None] = {}
         self._world = world
         self._random = world.random
         self._routes: dict[tuple[str, str], Route] = {}
@@ -44,38 +45,40 @@ class Network:
         self, source: Host, peer: str, address: str | None, frames: Sequence[tuple[bytes, Any]]
     ) -> None:
         """Put frames on their way. A peer that cannot be dialled has to dial first."""
-        pair = frozenset((source.name, peer))
+        name = source.name
+        pair = (name, peer) if name < peer else (peer, name)
         if pair not in self.connected:
             if address is None:
                 return
             self.connected[pair] = None
         world, options, happens = self._world, self.options, self._happens
+        random = self._random.random
         now = world.env.now
-        route = self.route(source.name, peer)
+        route = self.route(name, peer)
+        world.counts["frames"] += len(frames)
         for frame in frames:
-            world.counts["frames"] += 1
-            world.told(source.name, peer, frame)
+            world.told(name, peer, frame)
             if happens(options.loss):
-                world.frame_fault("drop", source.name, peer, frame)
+                world.frame_fault("drop", name, peer, frame)
                 continue
-            due = now + route.delay * (1.0 + options.jitter * (self._random.random() - 0.5))
+            due = now + route.delay * (1.0 + options.jitter * (random() - 0.5))
             if options.bandwidth:
                 size = len(frame[0]) + sum(map(len, frame[1]))
                 route.free = max(route.free, now) + size / options.bandwidth
                 due += route.free - now
             if happens(options.straggling):
-                world.frame_fault("delay", source.name, peer, frame)
+                world.frame_fault("delay", name, peer, frame)
                 due += LATE * route.delay
             due = max(due, route.last + INSTANT)
             if happens(options.reordering):
-                world.frame_fault("overtake", source.name, peer, frame)
-                due += LATE * route.delay * self._random.random()
+                world.frame_fault("overtake", name, peer, frame)
+                due += LATE * route.delay * random()
             else:
                 route.last = due
             self._send(source, peer, due - now, frame)
             if happens(options.duplication):
-                world.frame_fault("repeat", source.name, peer, frame)
-                again = due + route.delay * LATE * self._random.random() ** 2
+                world.frame_fault("repeat", name, peer, frame)
+                again = due + route.delay * LATE * random() ** 2
                 self._send(source, peer, again - now, frame)
 
     def route(self, source: str, target: str) -> Route:
@@ -84,10 +87,11 @@ class Network:
             route = self._routes[source, target] = Route(delay)
         return route
 
-    def cut(self, source: str, target: str, seconds: float) -> None:
-        """Nothing that is on its way, or sent within `seconds`, arrives."""
+    def cut(self, source: str, target: str, seconds: float, lasts: bool = False) -> None:
+        """Nothing that is on its way, or sent within `seconds`, arrives; `lasts`: come what may."""
         route = self.route(source, target)
         route.cut_until = max(route.cut_until, self._world.env.now + seconds)
+        route.lasts = route.lasts or lasts
 
     def sever(self, dead: Host) -> None:
         """What a dead process has sent does not arrive everywhere."""
@@ -102,15 +106,16 @@ class Network:
                 del self.connected[pair]
 
     def heal(self) -> None:
-        """From now on nothing fails."""
+        """From now on nothing fails, but for cuts that last."""
         self.options = calm(self.options)
         for route in self._routes.values():
-            route.cut_until = 0.0
+            if not route.lasts:
+                route.cut_until = 0.0
 
     def _send(self, source: Host, peer: str, after: float, frame: tuple[bytes, Any]) -> None:
         # Somewhere a heartbeat is always on its way: nobody waits for it. (Its tag is in its head.)
         send = self._world.later if HEARTBEAT in frame[0] else self._world.soon
-        send(max(0.0, after), lambda _: self._arrive(source, peer, frame))
+        send(after if after > 0.0 else 0.0, lambda _: self._arrive(source, peer, frame))
 
     def _arrive(self, source: Host, peer: str, frame: tuple[bytes, Any]) -> None:
         if self._severed and (source, peer) in self._severed:

@@ -1,6 +1,7 @@
 """Faults to plant into the core: what the checkers must find, or they check nothing.
 
-Each is a context manager that patches the core of this process. Only tests use them.
+Each is a context manager that patches the core of this process.
+`python -m activebroker.simulation.plants` prints how many seeds it takes to find each.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
 
 from activebroker.broker.directory import Directory
 from activebroker.broker.effects import CancelTimer
@@ -26,9 +29,13 @@ from activebroker.broker.stage import Stage
 from activebroker.filters import FilterRunner
 from activebroker.matching import Parcel, select
 from activebroker.routing import Channel, Positions
+from activebroker.simulation.run import run
+from activebroker.simulation.scenario import draw
+from activebroker.simulation.shrink import kind
 
 Plant = Callable[[], AbstractContextManager[None]]
 PLANTS: dict[str, Plant] = {}
+SEEDS = 2000  # in which each is to be found
 
 
 def plant(
@@ -418,3 +425,33 @@ def _(original: Original) -> Original:
         )
 
     return lost
+
+
+# --- how soon they are found ----------------------------------------------------------------------
+
+
+def found(seed: int, plant: Plant) -> str | None:
+    """The kind of violation by which a seed finds a planted fault, if it does.
+
+    A checker has to find it: a fault that makes the core raise is not planted well. Without it the
+    seed has to be clean.
+    """
+    kinds = [kind(each) for each in run(draw(seed), plant, record=False).violations]
+    if not kinds or any(each.startswith("crash") for each in kinds):
+        return None
+    return None if run(draw(seed), record=False).violations else kinds[0]
+
+
+def main() -> None:
+    console = Console()
+    table = Table("planted fault", "seed", "kind of violation")
+    for name, plant in PLANTS.items():
+        with console.status(name):
+            hits = ((seed, what) for seed in range(SEEDS) if (what := found(seed, plant)))
+            seed, what = next(hits, (None, f"not in {SEEDS:,} seeds"))
+        table.add_row(name, "" if seed is None else str(seed), what)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

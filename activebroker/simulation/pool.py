@@ -7,6 +7,7 @@ chunk, is reported with the seed it was at, and is replaced.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import signal
 import traceback
@@ -25,6 +26,7 @@ from activebroker.simulation.scenario import draw
 Simulate = Callable[[int], Outcome]
 CHUNK = 20  # seeds: some tenths of a second, so that progress is seen and little is lost
 STALLED = 120.0  # seconds without a word from any worker, after which they are given up
+GARBAGE = 20_000  # objects made between two looks for those that only know each other
 NONE_YET = -1
 
 
@@ -209,6 +211,8 @@ def _work(pipe: Connection, at: Any, simulate: Simulate) -> None:
     def began(seed: int) -> None:
         at.value = seed
 
+    gc.freeze()  # modules and what they hold stay: looking through them again finds nothing
+    gc.set_threshold(GARBAGE)
     with suppress(EOFError, ConnectionError):
         while True:
             pipe.send(run_seeds(pipe.recv(), simulate, began))

@@ -13,6 +13,7 @@ from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.outcome import Outcome
 from activebroker.simulation.scenario import (
     BROKER_NAMES,
+    HEAVY,
     SINK_NAMES,
     SOURCE_NAMES,
     Scenario,
@@ -23,7 +24,6 @@ from activebroker.simulation.world import Stuck, World
 Plant = Callable[[], AbstractContextManager[None]]
 
 PATIENCE = 90.0  # virtual seconds in which all that was asked for must end once nothing fails
-HEAVY = 100_000  # bytes of events that make it worth looking at the windows
 
 
 def run(scenario: Scenario, plant: Plant | None = None, record: bool = True) -> Outcome:
@@ -76,9 +76,11 @@ def _play(world: World, scenario: Scenario) -> None:
     for step in scenario.steps:
         world.soon(step.at, partial(users.do, step))
     world.plan(scenario.faults)
-    world.run_for(_length(scenario))
+    world.run_for(scenario.length)
     world.heal()
     _calm(world, users)
+    for host in world.alive():
+        world.violations += checkers.ports_up_to_date(host)
     asker = next(host for host in world.alive() if host.joined)
     for channel in users.channels:
         if channel.parent is None and not channel.ended:
@@ -90,21 +92,14 @@ def _play(world: World, scenario: Scenario) -> None:
         if consumer.there:
             users.leave(consumer)
     _calm(world, users)
-    for host in world.alive():
+    for host in (*world.alive(), *world.ended):
         world.violations += checkers.nothing_left(host)
-        world.violations += checkers.still_member(host)
+        world.violations += checkers.membership(host)
 
 
 def _calm(world: World, users: Users) -> None:
     """Let all that is under way arrive, and every request be answered."""
     try:
-        world.run_until(lambda: world.quiet() and not users.waiting(), PATIENCE)
+        world.run_until(lambda: world.quiet() and not users.waiting() and world.agreed(), PATIENCE)
     except Stuck as stuck:
         raise Stuck(f"waiting: {', '.join(users.waiting())}; {stuck}") from None
-
-
-def _length(scenario: Scenario) -> float:
-    """Seconds in which users do things and faults strike."""
-    steps = (step.at + step.over for step in scenario.steps)
-    faults = (fault.at for fault in scenario.faults)
-    return 0.3 + max((*steps, *faults), default=0.0)

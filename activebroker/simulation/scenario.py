@@ -97,8 +97,11 @@ class Fault:
 
     `when` is (machine, state); `host` counts from the machine's host then. `seconds`: how long; a
     crashed host starts anew after them, or never if they are 0. `other`: the other end of a cut,
-    counted from `host`; `both`: no frame passes in either direction. The hub is not crashed, and
-    paused or cut for no longer than `SHORT`.
+    counted from `host`; `both`: no frame passes in either direction. `again`: who is taken for lost
+    because of it starts anew when it hears so.
+
+    The hub is not crashed, and stands still for no longer than `SHORT`. One that is cut off from
+    others for longer takes them for lost, and they it.
     """
 
     at: float
@@ -108,6 +111,7 @@ class Fault:
     seconds: float = 0.0
     both: bool = True
     when: tuple[str, str] | None = None
+    again: bool = False
 
 
 SHORT = 6.0  # seconds of silence after which nobody is taken for lost
@@ -120,23 +124,40 @@ class Scenario:
     steps: tuple[Step, ...] = ()
     faults: tuple[Fault, ...] = ()
 
+    @property
+    def length(self) -> float:
+        """Seconds in which users do things and faults strike."""
+        steps = (step.at + step.over for step in self.steps)
+        faults = (fault.at for fault in self.faults)
+        return 0.3 + max((*steps, *faults), default=0.0)
 
-# States in which no machine waits: no fault can meet them.
-_PASSING = (
-    ("initiator", "IDLE"),
-    ("initiator", "COMPLETED"),
-    ("initiator", "FAILED"),
-    ("initiator", "ROLLED_BACK"),
-    ("origin", "RUNNING"),
-    ("origin", "CANCELLED"),
-    ("destination", "CANCELLED"),
-)
-AIMS = tuple(
-    (machine, state.name)
-    for machine, states in MACHINES.items()
-    for state in states
-    if (machine, state.name) not in _PASSING
-)
+
+# Where faults aim, and how often in relation: most at states that are short or rare.
+AIMS: dict[tuple[str, str], int] = {
+    ("initiator", "PREPARING"): 1,
+    ("initiator", "SWAPPING"): 1,
+    ("source", "ATTACHED"): 1,
+    ("source", "SWAPPED"): 1,
+    ("origin", "AWAITING_ACKS"): 1,
+    ("origin", "CAPTURING"): 3,
+    ("origin", "HANDED_OVER"): 1,
+    ("destination", "LOADING"): 5,
+    ("destination", "PREPARED"): 1,
+    ("destination", "RUNNING"): 4,
+    ("destination", "COMPLETED"): 2,
+    ("destination", "CANCELLED"): 8,  # only where a broker refuses filters
+}
+# What makes a short state last, so that a fault meets it: what happens, and where, before.
+HOLDS: dict[tuple[str, str], tuple[FaultKind, tuple[str, str]]] = {
+    ("origin", "CAPTURING"): ("slow", ("origin", "AWAITING_ACKS")),
+    ("destination", "LOADING"): ("slow", ("initiator", "PREPARING")),
+    ("destination", "RUNNING"): ("cut", ("source", "SWAPPED")),
+    ("destination", "COMPLETED"): ("cut", ("destination", "COMPLETED")),
+    ("destination", "CANCELLED"): ("cut", ("destination", "CANCELLED")),
+}
+# How many scenarios have deaths, and silence that is taken for one.
+DEATHS, SILENCES = 0.25, 0.05
+HEAVY = 100_000  # bytes of events with which flows use up their credit
 
 
 def draw(seed: int) -> Scenario:
@@ -144,7 +165,8 @@ def draw(seed: int) -> Scenario:
     rng = random.Random(seed)
     options = _options(rng)
     steps = _steps(rng, options)
-    faults = _faults(rng, options, steps)
+    faults = _Faults(rng, options, steps).draw()
+    steps = _and_after(rng, steps, faults)
     if rng.random() > 0.92:
         steps = tuple(sorted((*steps, *_split(rng, options, steps)), key=lambda step: step.at))
     return Scenario(seed, options, steps, faults)
@@ -178,6 +200,8 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     pick = rng.choice
     first_source = 1 + options.brokers
     first_sink = first_source + options.sources
+    refuser = 1 + options.brokers  # as a place: behind "supplier", "consumer" and other brokers
+    slow = (0, 1, 1) if options.blob >= HEAVY else (0, 0, 0, 1)
     busy = pick((0.2, 0.5, 1.0))  # seconds in which most of it happens
     steps: list[Step] = []
 
@@ -201,14 +225,15 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     for _ in range(derived):
         steps.append(Step(rng.uniform(0.0, late), "derive", number(), number(), number(), number()))
     steps += [
-        Step(0.05 + rng.uniform(0.0, late), "subscribe", at_sink(), number(), pick((0, 0, 0, 1)))
+        Step(0.05 + rng.uniform(0.0, late), "subscribe", at_sink(), number(), pick(slow))
         for _ in range(pick((1, 1, 2, 3)))
     ]
     for _ in range(pick((1, 2, 3))):
         publish(rng.uniform(0.1, busy), pick((0.0, 0.1, 0.3)) * busy, pick((1, 2, 3, 6)))
     for _ in range(pick((0, 1, 1, 1, 2, 3))):
         at = rng.uniform(0.1, 0.1 + busy)
-        steps.append(Step(at, "move", number(), number(), 0, number()))
+        refused = options.refusing and rng.random() < 0.6
+        steps.append(Step(at, "move", number(), number(), 0, refuser if refused else number()))
         # A move that nothing crosses proves little: publish in about the time that it takes.
         for _ in range(pick((1, 1, 2, 3))):
             over = options.slowest * pick((2, 10, 20))
@@ -279,30 +304,87 @@ def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tup
     return tuple(found)
 
 
-def _faults(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Fault, ...]:
-    """Mostly few; none in a third of the scenarios, and a death in few, for the time it takes."""
-    pick = rng.choice
-    faults: list[Fault] = []
-    moves = any(step.do in ("move", "offload") for step in steps)
-    until = max(step.at for step in steps)
-    for _ in range(pick((0, 0, 1, 1, 2, 3))):
-        do: FaultKind = pick(("crash", "pause", "pause", "cut", "cut", "slow"))
-        if do == "crash" and any(fault.do == "crash" for fault in faults):
-            continue
-        aimed = moves and rng.random() < 0.6
-        if do == "crash":
-            seconds = pick((0.0, 0.0, 0.05, 0.5, 12.0))
-        else:
-            seconds = pick((0.02, 0.1, 0.5, 2.0))
-        faults.append(
-            Fault(
-                0.0 if aimed else rng.uniform(0.1, until + 0.1),
-                do,
-                pick((0, 0, rng.randrange(64))) if aimed else rng.randrange(64),
-                rng.randrange(64),
-                seconds,
-                rng.random() < 0.6,
-                pick(AIMS) if aimed else None,
+class _Faults:
+    """Mostly few; none in a third of the scenarios."""
+
+    def __init__(self, rng: random.Random, options: Options, steps: tuple[Step, ...]) -> None:
+        self._rng = rng
+        self._options = options
+        self._until = max(step.at for step in steps)
+        self._aims = AIMS if any(step.do in ("move", "offload") for step in steps) else {}
+        if not options.refusing:
+            self._aims = {aim: n for aim, n in self._aims.items() if aim[1] != "CANCELLED"}
+        self._drawn: list[Fault] = []
+
+    def draw(self) -> tuple[Fault, ...]:
+        rng, pick = self._rng, self._rng.choice
+        for _ in range(pick((0, 0, 1, 1, 2, 3))):
+            # What nobody is taken for lost for.
+            do: FaultKind = pick(("pause", "pause", "cut", "cut", "slow"))
+            self._add(do, pick((0.02, 0.1, 0.5, 2.0)))
+        heavy = self._options.blob >= HEAVY
+        if rng.random() < (2 * DEATHS if heavy else DEATHS):
+            self._deaths()
+        if rng.random() < SILENCES:
+            # A living process is taken for lost, and may come back.
+            fault = self._add(pick(("pause", "cut", "cut")), rng.uniform(8.0, 25.0))
+            self._drawn[-1] = replace(fault, again=rng.random() < 0.5)
+        return tuple(self._drawn)
+
+    def _deaths(self) -> None:
+        """One, or some at once or one soon after another; mostly of brokers."""
+        rng, pick = self._rng, self._rng.choice
+        again = (0.0, 0.0, 0.002, 0.002, 0.05, 0.5, 12.0)
+        first = self._add("crash", pick(again))
+        if first.when is None and rng.random() < 0.7:
+            first = self._drawn[-1] = replace(first, host=self._broker())
+        if first.when is None and rng.random() < 0.5:
+            # What it makes before it dies does not arrive everywhere.
+            at = max(0.1, first.at - pick((0.5, 1.5, 1.8)))
+            self._drawn.append(Fault(at, "cut", first.host, rng.randrange(64), 2.0, False))
+        for _ in range(pick((0, 0, 0, 1, 1, 2))):
+            near = self._broker() if first.when is None else rng.randrange(3)
+            more = replace(
+                first,
+                at=first.at + pick((0.0, 0.05, 0.5, 5.0, 11.0)),
+                host=near if rng.random() < 0.6 else rng.randrange(64),
+                seconds=pick(again),
+                when=first.when if rng.random() < 0.7 else None,
             )
-        )
-    return tuple(faults)
+            self._drawn.append(more)
+
+    def _broker(self) -> int:
+        return 1 + self._rng.randrange(self._options.brokers)
+
+    def _add(self, do: FaultKind, seconds: float) -> Fault:
+        """In some state of a move, or early, amid all, or late, when all is quiet."""
+        rng, until = self._rng, self._until
+        both, host, other = rng.random() < 0.6, rng.randrange(64), rng.randrange(64)
+        if self._aims and rng.random() < 0.6:
+            (aim,) = rng.choices(list(self._aims), list(self._aims.values()))
+            if aim in HOLDS and rng.random() < 0.6:
+                hold, when = HOLDS[aim]
+                where = rng.randrange(64) if when[0] == "initiator" else 0
+                self._drawn.append(Fault(0.0, hold, where, rng.randrange(64), 0.5, False, when))
+            host = rng.choice((0, 0, host) if do != "crash" else (0, host))
+            fault = Fault(0.0, do, host, other, seconds, both, aim)
+        else:
+            amid, late = (0.1, until + 0.1), (until + 0.3, until + 3.0)
+            at = rng.uniform(*rng.choice(((0.0, 0.2), amid, amid, amid, late)))
+            fault = Fault(at, do, host, other, seconds, both)
+        self._drawn.append(fault)
+        return fault
+
+
+def _and_after(
+    rng: random.Random, steps: tuple[Step, ...], faults: tuple[Fault, ...]
+) -> tuple[Step, ...]:
+    """What users do when a process is lost, or found lost: else nothing tells what it cost."""
+    more: list[Step] = []
+    for fault in faults:
+        if fault.do == "crash" or fault.seconds > SHORT:
+            do: Do = rng.choice(("publish", "publish", "publish", "subscribe", "move"))
+            at = max(0.1, (fault.at or steps[-1].at) + rng.choice((-1.2, 0.1, 1.0, 11.0)))
+            number = rng.randrange(64), rng.randrange(64), rng.choice((1, 2, 4)), rng.randrange(64)
+            more.append(Step(at, do, *number, times=rng.choice((1, 2, 6)), over=rng.random()))
+    return tuple(sorted((*steps, *more), key=lambda step: step.at))

@@ -21,7 +21,7 @@ from activebroker.broker.messages import (
     Unsubscribe,
 )
 from activebroker.broker.splitting import split_moves
-from activebroker.core.errors import UnknownPlace
+from activebroker.core.errors import UnknownPlace, Unreachable
 from activebroker.events import Batch, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
@@ -84,7 +84,7 @@ class Supplier:
     @property
     def can_return(self) -> bool:
         """Whether there may be another of its name: it lost nothing."""
-        return self.closed and self.outlet > 0 and self.host.alive
+        return self.closed and self.outlet > 0 and self.host.alive and not self.host.expelled
 
     @property
     def waits(self) -> bool:
@@ -104,7 +104,12 @@ class Consumer:
 
     @property
     def there(self) -> bool:
-        return self.subscribed and not self.left and self.host.alive
+        return self.waits and self.host.alive
+
+    @property
+    def waits(self) -> bool:
+        """For events, or to be told of their end."""
+        return self.subscribed and not self.left
 
 
 class Users:
@@ -299,9 +304,11 @@ class Users:
             content.closed_until = content.lengths()
 
         def refused() -> None:
-            content.closed_since = None
+            if not isinstance(answer.error, Unreachable):  # else nobody knows
+                content.closed_since = None
 
-        self.ask(f"closes {channel.name}", host, CloseChannel(channel.name), closed, refused)
+        request = CloseChannel(channel.name)
+        answer = self.ask(f"closes {channel.name}", host, request, closed, refused)
 
     def close_root(self, host: Host, channel: Channel) -> None:
         def ended(_: object) -> None:

@@ -7,7 +7,6 @@ import random
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import simpy
@@ -17,12 +16,13 @@ from activebroker.broker import effects as fx
 from activebroker.broker.messages import Join
 from activebroker.routing import Member
 from activebroker.simulation import story
+from activebroker.simulation.faults import Faults
 from activebroker.simulation.host import Host
 from activebroker.simulation.kinds import Kinds
-from activebroker.simulation.machines import Key, machines, plans
+from activebroker.simulation.machines import Key, is_member, is_orphan, machines, plans
 from activebroker.simulation.network import Network, calm
 from activebroker.simulation.outcome import Covered, Happening
-from activebroker.simulation.scenario import HUB, SHORT, Fault, Options
+from activebroker.simulation.scenario import HUB, Fault, Options
 from derivation.machine import Machine
 
 Action = Callable[[Event], None]
@@ -61,7 +61,6 @@ class World:
         self.refusing: str | None = None  # the host that can load no filter
         self.under_way = 0  # what is scheduled, timers left out
         self.last_timer = 0
-        self.faulty = True  # until `heal`
         self.options = options
         self.network = Network(self, calm(options))  # until `plan`
         self.names_of_flows = story.Flows()
@@ -69,7 +68,9 @@ class World:
         self._machines: dict[str, dict[Key, tuple[Machine, str]]] = {}
         self._attached: dict[str, dict[int, None]] = {}  # sources of derivations under way
         self._swapped: dict[tuple[str, int], None] = {}
-        self._aimed: list[Fault] = []
+        self._parties: dict[int, tuple[str, ...]] = {}  # of derivations
+        self.faults = Faults(self)
+        self.ended: list[Host] = []  # processes that ended when they were told that they are lost
         self.hosts: dict[str, Host] = {}
         for name in (HUB, *names):
             address = None if name in tuple(undialable) else name
@@ -78,7 +79,7 @@ class World:
 
     def begin(self) -> None:
         for host in self.hosts.values():
-            self._join(host)
+            self.join(host)
         self.run_until(lambda: all(host.joined for host in self.hosts.values()))
 
     # --- time ---------------------------------------------------------------------------------
@@ -136,11 +137,15 @@ class World:
         host = self.hosts[name]
         self.cover("crash", name)
         self.note("fault", name, "crash")
-        host.alive = host.joined = False
         self.deaths[name] = None
+        self.end_process(host)
+
+    def end_process(self, host: Host) -> None:
+        """The process is gone, with all that it had."""
+        host.alive = host.joined = False
         self.network.sever(host)
-        self._machines.pop(name, None)
-        self._attached.pop(name, None)
+        self._machines.pop(host.name, None)
+        self._attached.pop(host.name, None)
 
     def restart(self, name: str) -> Host:
         """A new process of a dead one's name."""
@@ -151,81 +156,39 @@ class World:
         host = self.hosts[name] = Host(self, member)
         return host
 
-    def _join(self, host: Host) -> None:
+    def join(self, host: Host) -> None:
         def joined(_: object) -> None:
             host.joined = True
 
         def refused() -> None:
-            # Its predecessor has not been found lost: as a user would, try again.
-            self.soon(1.0, lambda _: self._join(host))
+            # As a user would, try again: its predecessor has not been found lost, or it has been
+            # cut off from the directory itself.
+            again = self.faults.start_again if is_orphan(host.node) else self.join
+            self.soon(1.0, lambda _: again(host))
 
         host.request(Join(host.member), joined, refused)
 
     # --- faults -------------------------------------------------------------------------------
 
     def plan(self, faults: Iterable[Fault]) -> None:
-        """Let them happen, when their time has come or their machine is there, and what the
-        options say of frames."""
+        """Let them happen, and what the options say of frames."""
         self.network.options = self.options
-        for fault in faults:
-            if fault.when is None:
-                self.soon(fault.at, partial(self._strike, fault, 0))
-            else:
-                self._aimed.append(fault)
+        self.faults.plan(faults)
 
     def heal(self) -> None:
-        """No more faults, but for what a crashed host still has to do to come back."""
+        """No more faults, but for silence that lasts, and crashed hosts that come back."""
         self.note("fault", "network", "heals")
-        self.faulty = False
-        self._aimed.clear()
+        self.faults.end()
         self.network.heal()
 
-    def _strike(self, fault: Fault, base: int, _: Event) -> None:
-        if not self.faulty:
-            return
-        names = list(self.hosts)
-        index = (base + fault.host) % len(names)
-        if fault.do == "crash" and names[index] == HUB:
-            index = (index + 1) % len(names)
-        name = names[index]
-        host = self.hosts[name]
-        if not host.alive:
-            return
-        self.counts[f"fault {fault.do}"] += 1
-        seconds = fault.seconds if fault.do == "crash" else min(fault.seconds, SHORT)
-        match fault.do:
-            case "crash":
-                self.kill(name)
-                if seconds > 0:
-                    self.soon(seconds, lambda _: self._start_again(name))
-            case "pause":
-                if host.paused:
-                    return
-                self.cover("pause", name)
-                self.note("fault", name, f"stands still for {seconds:g} s")
-                host.pause()
-                self.soon(seconds, lambda _: self._resume(host))
-            case "cut":
-                other = names[(index + 1 + fault.other % (len(names) - 1)) % len(names)]
-                self.cover("cut", name, other)
-                self.note("fault", name, f"cut off for {seconds:g} s", other)
-                self.network.cut(name, other, seconds)
-                if fault.both:
-                    self.network.cut(other, name, seconds)
-            case "slow":
-                self.cover("slow", name)
-                self.note("fault", name, f"slow for {seconds:g} s")
-                host.slow_until = max(host.slow_until, self.env.now + seconds)
-
-    def _start_again(self, name: str) -> None:
-        host = self.restart(name)
-        # In what others still have under way with its predecessor.
-        self.cover("restart", *self.hosts)
-        self._join(host)
-
-    def _resume(self, host: Host) -> None:
-        self.note("fault", host.name, "goes on")
-        host.resume()
+    def agreed(self) -> bool:
+        """Whether all processes know who is in the fabric: themselves, at the least."""
+        hub = self.hosts[HUB].node
+        return all(
+            is_member(hub, host.member) is not is_orphan(host.node)
+            for host in self.alive()
+            if host.joined
+        )
 
     # --- what is seen -------------------------------------------------------------------------
 
@@ -236,6 +199,17 @@ class World:
                 self.covered[machine, state, kind] += 1
             for _ in self._attached.get(name, ()):
                 self.covered["source", "ATTACHED", kind] += 1
+
+    def cover_restart(self, name: str) -> None:
+        """A process starts anew: count it for every machine that its predecessor had a part in."""
+        for machines_ in self._machines.values():
+            for (machine, derivation, _), (_, state) in machines_.items():
+                if name in self._parties.get(derivation, ()):
+                    self.covered[machine, state, "restart"] += 1
+        for attached in self._attached.values():
+            for derivation in attached:
+                if name in self._parties.get(derivation, ()):
+                    self.covered["source", "ATTACHED", "restart"] += 1
 
     def frame_fault(self, kind: str, source: str, target: str, frame: tuple[bytes, Any]) -> None:
         """Something happens to a frame, and so to both its ends."""
@@ -288,6 +262,8 @@ class World:
         """Look whether machines of derivations came, went, or are in another state."""
         if self.inspect is not None:
             self.violations += [each for each in self.inspect(host) if each not in self.violations]
+        if host.joined and not host.expelled and is_orphan(host.node):
+            self.faults.expelled(host)
         now = machines(host.node)
         before = self._machines.get(host.name)
         if not now and not before:
@@ -314,6 +290,9 @@ class World:
         attached: dict[str, dict[int, None]] = {}
         for plan in plans(host.node):
             self.names_of_flows.know(plan)
+            if plan.derivation not in self._parties:
+                sources = (swap.source for swap in plan.swaps)
+                self._parties[plan.derivation] = (*plan.origins, *plan.destinations, *sources)
             for swap in plan.swaps:
                 source = self.hosts[swap.source]
                 if source.alive and (swap.source, plan.derivation) not in self._swapped:
@@ -333,8 +312,4 @@ class World:
             self._swapped[host.name, derivation] = None
             self._attached.get(host.name, {}).pop(derivation, None)
         self.note("state", host.name, f"{machine} {state}", "", derivation)
-        for fault in [each for each in self._aimed if each.when == (machine, state)]:
-            if fault.at <= self.env.now:
-                self._aimed.remove(fault)
-                base = list(self.hosts).index(host.name)
-                self.soon(0.0, partial(self._strike, fault, base))
+        self.faults.entered(host, machine, state)

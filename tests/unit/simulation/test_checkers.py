@@ -8,17 +8,24 @@ from dataclasses import replace
 import pytest
 
 from activebroker.broker.effects import PortOpened
-from activebroker.broker.messages import OpenSupplier
-from activebroker.broker.outlet import WINDOW
+from activebroker.broker.messages import CheckpointTaken, OpenSupplier
+from activebroker.broker.outlet import KEPT, WINDOW
 from activebroker.broker.port import LOST
-from activebroker.core.errors import ActiveBrokerError, Closed, FilterStopped, Unreachable
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    Closed,
+    DeadlineExceeded,
+    FilterStopped,
+    Unreachable,
+)
 from activebroker.events import Event, encode
-from activebroker.routing import FlowSpec
+from activebroker.events.wire import describe
+from activebroker.routing import Checkpoint, FlowSpec, graph
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Answered, Intake, Supply
 from activebroker.simulation.reference import ITEM, Content, Count, HoldBack, Item, Seen
-from activebroker.simulation.scenario import Fault, Options, Scenario
+from activebroker.simulation.scenario import Fault, Options, Scenario, Step
 from activebroker.simulation.users import Channel, Consumer, Supplier, Users
 from activebroker.simulation.world import World
 
@@ -216,6 +223,14 @@ def test_every_request_is_answered_and_only_as_it_may_be() -> None:
     assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["refused"]
 
 
+def test_the_directory_may_wait_in_vain_where_frames_are_lost_for_long() -> None:
+    scene = Scene()
+    late = DeadlineExceeded("'dallas' did not answer OpenFlow within 10 s.")
+    for loss, at, excused in ((0.2, 11.0, True), (0.2, 1.0, False), (0.0, 11.0, False)):
+        scenario = Scenario(0, Options(loss=loss), (Step(at, "publish"),))
+        assert Allowance(scene.world, scenario).refusal(late) is excused
+
+
 # --- nodes ----------------------------------------------------------------------------------------
 
 
@@ -241,10 +256,38 @@ def test_what_waits_beyond_the_windows_is_found() -> None:
     assert [line.partition(":")[0] for line in checkers.bounds(host, 1000)] == ["bounds"]
 
 
-def test_who_is_alive_and_taken_for_lost_is_found() -> None:
+def test_what_is_kept_beyond_its_bound_is_found() -> None:
     scene = Scene()
     host = scene.world.hosts["east"]
-    assert list(checkers.still_member(host)) == []
-    host.node._lose("hub")
-    (wrong,) = checkers.still_member(host)
-    assert wrong.startswith("expelled: east")
+    outlet = host.node.exchange.open_outlet(1, "x", "s1")
+    outlet.open(FlowSpec(2, 1, "east", 3, "west", taker="x.Count", recovers=True))
+    outlet.takers["x.Count"].kept_bytes = KEPT
+    assert list(checkers.bounds(host, 1000)) == []
+    outlet.takers["x.Count"].kept_bytes += 1 << 23
+    assert [line.partition(":")[0] for line in checkers.bounds(host, 1000)] == ["bounds"]
+
+
+def test_what_a_closed_channel_leaves_in_the_picture_is_found() -> None:
+    scene = Scene()
+    directory = scene.world.hosts["hub"].node.directory
+    assert directory is not None
+    channel = directory.graph.channels["x"] = graph.Channel("x", describe(ITEM))
+    channel.left[5] = graph.Outlet(5, "east", "s1")
+    channel.checkpoint = Checkpoint({}, {}, {})
+    left = list(checkers.nothing_left(scene.world.hosts["hub"]))
+    assert [line.split(" of ")[0] for line in left] == ["left: left", "left: checkpoint"]
+    directory._unaccepted["x"] = {7: CheckpointTaken("x", 7, channel.checkpoint)}
+    (wait, *_) = checkers.nothing_left(scene.world.hosts["hub"])
+    assert wait.startswith("left: checkpoints that wait")
+
+
+def test_what_a_port_does_not_forget_is_found_unless_somebody_died() -> None:
+    scene = Scene()
+    host = scene.world.hosts["east"]
+    host.give(PortOpened(3))
+    assert list(checkers.ports_up_to_date(host)) == []
+    host.node.exchange.ports[3]._ended[4] = 1
+    (wrong,) = checkers.ports_up_to_date(host)
+    assert wrong.startswith("left: _ended of port 3")
+    scene.world.kill("west")
+    assert list(checkers.ports_up_to_date(host)) == []

@@ -1,43 +1,56 @@
-"""Runs of many seeds: all clean, but for those whose fault is known and not yet mended."""
+"""Runs of many seeds, and of scenarios that once failed; known faults are expected to fail."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from activebroker.simulation.run import run
-from activebroker.simulation.scenario import draw
+from activebroker.simulation.scenario import Scenario, draw
 
 SEEDS, SEEDS_A_TEST = 1200, 100
 
 
-def listed(name: str) -> list[int]:
-    lines = (Path(__file__).parent / name).read_text().splitlines()
-    return [int(line.partition("#")[0]) for line in lines if line.partition("#")[0].strip()]
+class Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of a file: a scenario, and why it is kept."""
+
+    why: str
+    scenario: Scenario
 
 
-OPEN = listed("open_seeds.txt")
+def kept(name: str) -> list[Kept]:
+    lines = (Path(__file__).parent / name).read_bytes().splitlines()
+    return [msgspec.json.decode(line, type=Kept) for line in lines]
 
 
-def check(seed: int) -> None:
-    outcome = run(draw(seed), record=False)
-    assert not outcome.violations, f"seed {seed}: " + "\n".join(outcome.violations)
+def named(each: Kept) -> str:
+    return f"{each.scenario.seed}: {each.why}"
 
 
-@pytest.mark.parametrize("seed", listed("regression_seeds.txt"))
-def test_a_seed_that_once_found_a_fault(seed: int) -> None:
-    check(seed)
+REGRESSIONS, OPEN = kept("regressions.jsonl"), kept("open.jsonl")
+
+
+def check(scenario: Scenario) -> None:
+    outcome = run(scenario, record=False)
+    assert not outcome.violations, f"seed {scenario.seed}: " + "\n".join(outcome.violations)
+
+
+@pytest.mark.parametrize("each", REGRESSIONS, ids=named)
+def test_a_scenario_that_once_found_a_fault(each: Kept) -> None:
+    check(each.scenario)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
 def test_seeds(first: int) -> None:
+    known = {each.scenario.seed for each in OPEN}
     for seed in range(first, first + SEEDS_A_TEST):
-        if seed not in OPEN:
-            check(seed)
+        if seed not in known:
+            check(draw(seed))
 
 
-@pytest.mark.xfail(reason="not mended yet; then it belongs to regression_seeds.txt", strict=True)
-@pytest.mark.parametrize("seed", OPEN)
-def test_a_seed_whose_fault_is_open(seed: int) -> None:
-    check(seed)
+@pytest.mark.xfail(reason="not mended yet; then it belongs to regressions.jsonl", strict=True)
+@pytest.mark.parametrize("each", OPEN, ids=named)
+def test_a_scenario_whose_fault_is_open(each: Kept) -> None:
+    check(each.scenario)
