@@ -169,8 +169,10 @@ class Directory:
         """Take news from a node."""
         match body:
             case CheckpointTaken(makes, stage):
-                self._unaccepted.setdefault(makes, {})[stage] = body
-                self._accept(makes)
+                channel = self.graph.channels.get(makes) or self.graph.relays.get(makes)
+                if channel is not None and not channel.closed:
+                    self._unaccepted.setdefault(makes, {})[stage] = body
+                    self._accept(makes)
             case OutletDrained(outlet_id):
                 for each in self.graph.channels.values():
                     if (outlet := each.outlets.get(outlet_id)) is not None:

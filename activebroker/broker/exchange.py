@@ -133,6 +133,8 @@ class Exchange:
         `keeps`: what its taker has not settled, whether or not it recovers.
         """
         outlet = self.outlets.get(spec.outlet)
+        if outlet is not None and outlet.spared.pop(spec.id, 0) is None:
+            return {}
         before = {} if outlet is None else dict(outlet.positions)
         keeps = keeps or spec.recovers
         tracks = outlet is not None and (keeps or outlet.tracks)
@@ -169,6 +171,8 @@ class Exchange:
     def close_flow(self, outlet_id: int, flow_id: int, taker: str | None = None) -> None:
         """The flow's port is gone; with `taker`, for good."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
+            if taker is not None and not outlet.ended and flow_id not in outlet.flows:
+                outlet.spared[flow_id] = None
             outlet.close(flow_id)
             if taker is not None:
                 outlet.drop(taker)
@@ -327,7 +331,7 @@ class Exchange:
     def abandon_all(self, reason: str) -> None:
         """Nothing here is of use without the directory."""
         for stage_id in list(self.stages):
-            self.remove_stage(stage_id)
+            self.remove_stage(stage_id, goes_on=True)  # for others, who still have it
         for port_id in list(self.ports):
             self.abandon_port(port_id, reason)
         for outlet in list(self.outlets.values()):
@@ -366,7 +370,7 @@ class Exchange:
                     self._opened(port, body, source)
                 else:
                     # The directory tells what is kept for a filter that is elsewhere by now.
-                    gone = not body.taker or port_id in self._stopped
+                    gone = body.taker in ("", f"port {port_id}") or port_id in self._stopped
                     self._send(source, FlowDropped(flow, outlet_id, gone), ())
             case FlowDropped(flow, outlet_id, taker_too):
                 self.drop_flow(outlet_id, flow, taker_too)
@@ -460,7 +464,7 @@ class Exchange:
 
     def _opened_here(self, opened: FlowOpened) -> None:
         if (port := self.ports.get(opened.port)) is None:
-            gone = not opened.taker or opened.port in self._stopped
+            gone = opened.taker in ("", f"port {opened.port}") or opened.port in self._stopped
             self.drop_flow(opened.outlet, opened.flow, gone)
         else:
             self._opened(port, opened, self._here)

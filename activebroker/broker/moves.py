@@ -158,6 +158,12 @@ class Moves:
                 at.stage.leave_when_empty()
                 self._exchange.pump(at.stage)
 
+    def abandon(self) -> None:
+        """Nobody leads them any more."""
+        self._origins.clear()
+        self._destinations.clear()
+        self._sources.clear()
+
     def under_way(self) -> dict[int, str]:
         """The state of each derivation here, and what it waits for."""
         return {

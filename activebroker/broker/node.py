@@ -451,6 +451,7 @@ class Node:
                 f"The fabric's directory at {peer!r} does not answer any more, or took this "
                 "process for lost. Connect again."
             )
+            self.moves.abandon()
             self.exchange.abandon_all(self._orphaned)
 
     def _migration(self, derivation: int) -> Migration | None:

@@ -45,7 +45,6 @@ class Taker:
     since: Positions = field(default_factory=dict)
     flow: OutFlow | None = None
     last: int = 0  # the flow that served it last
-    at: str = ""  # where that led
     sent: Positions = field(default_factory=dict)
     settled: Positions = field(default_factory=dict)
     kept: deque[tuple[str, Position, Parcel | StreamEnded]] = field(default_factory=deque)
@@ -126,6 +125,7 @@ class Outlet:
         self.error: str | None = None  # why it ended, if its filter was stopped
         self.numbers = numbers
         self.tracks = supplier is None
+        self.spared: dict[int, None] = {}  # flows whose ports went before they were opened
         self._finishing: dict[int, Positions] = {}  # flows that end when the outlet has come so far
         self._carry = carry
 
@@ -165,7 +165,7 @@ class Outlet:
             since,
         )
         taker.flow = self.flows[spec.id] = OutFlow(spec)
-        taker.last, taker.at = spec.id, spec.target
+        taker.last = spec.id
         if spec.resumes:
             for supplier, _, item in kept:
                 self._give(taker, supplier, item)
@@ -192,7 +192,7 @@ class Outlet:
         taker = self.takers.get(flow.spec.taker)
         if taker is not None and taker.flow is flow:
             taker.flow = None
-            if not taker.keeps:
+            if not (taker.keeps or taker.tracks):
                 del self.takers[flow.spec.taker]
 
     def lost(self, peer: str) -> None:
@@ -200,9 +200,6 @@ class Outlet:
         for flow in list(self.flows.values()):
             if flow.spec.target == peer:
                 self.close(flow.spec.id)
-        for name, taker in list(self.takers.items()):
-            if taker.at == peer and taker.closed and not taker.keeps:
-                del self.takers[name]
 
     def served_by(self, flow_id: int) -> str | None:
         """The taker whose flow this is now."""
