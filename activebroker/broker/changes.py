@@ -17,7 +17,6 @@ from typing import Any
 from activebroker.broker.messages import Body, CallBody
 from activebroker.broker.migration import Migration
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
-from activebroker.routing import Channel
 
 log = logging.getLogger(__name__)
 
@@ -103,9 +102,9 @@ class Changes:
         """A third-party derivation that has not ended."""
         return self._migrations.get(derivation)
 
-    def migration_of(self, channel: Channel) -> Migration | None:
-        """The derivation of this channel that is under way, if one is."""
-        mine = (each for each in self._migrations.values() if each.channel is channel)
+    def migration_of(self, name: str) -> Migration | None:
+        """The derivation of a channel, or of a relay, that is under way, if one is."""
+        mine = (each for each in self._migrations.values() if each.channel.name == name)
         return next(mine, None)
 
     def overdue(self) -> list[Migration]:

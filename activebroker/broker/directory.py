@@ -169,8 +169,8 @@ class Directory:
         """Take news from a node."""
         match body:
             case CheckpointTaken(makes, stage):
-                channel = self.graph.channels.get(makes) or self.graph.relays.get(makes)
-                if channel is not None and not channel.closed:
+                known = self.graph.channels.get(makes) or self.graph.relays.get(makes)
+                if self._changes.migration_of(makes) or (known and not known.closed):
                     self._unaccepted.setdefault(makes, {})[stage] = body
                     self._accept(makes)
             case OutletDrained(outlet_id):
@@ -193,7 +193,7 @@ class Directory:
         channel = self.graph.channels.get(name) or self.graph.relays.get(name)
         if channel is None:
             return
-        moving = self._changes.migration_of(channel)
+        moving = self._changes.migration_of(name)
         places = {stage.id: stage.node for stage in channel.stages.values()}
         earlier = {outlet.id for outlet in channel.left.values() if outlet.supplier is None}
         if moving is not None and earlier:  # the old place may still have much to do
@@ -219,7 +219,7 @@ class Directory:
 
     def _stay(self, channel: Channel) -> Change:
         """What a filter made before it came to its suppliers is safe: from now on it is theirs."""
-        if channel.closed or not channel.returning or self._changes.migration_of(channel):
+        if channel.closed or not channel.returning or self._changes.migration_of(channel.name):
             return
         assert channel.parent is not None
         channel.returning, channel.checkpoint = False, None
@@ -773,6 +773,8 @@ class Directory:
         name = migration.plan.channel
         outcome, reason = yield migration
         if outcome == "rolled back":
+            if isinstance(migration.channel, Relay):
+                self._unaccepted.pop(migration.channel.name, None)
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
         channel = migration.channel

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from activebroker.broker import Node
-from activebroker.broker.messages import Move
+from activebroker.broker.messages import Move, Offload
 from activebroker.broker.migration import Migration
 from activebroker.routing import Graph
 from activebroker.routing.graph import CONSUMER, SUPPLIER
@@ -63,33 +63,20 @@ class Kinds:
             self._begun[derivation] = self._seen(*found)
 
     def _seen(self, graph: Graph, migration: Migration) -> Carried:
-        channel = migration.channel
+        request, channel = migration.request, graph.channels[migration.plan.channel]
         depth, each = 0, channel
         while each.parent is not None:
             depth, each = depth + 1, graph.channels[each.parent]
+        suppliers = len({outlet.supplier for outlet in each.outlets.values()})
+        if isinstance(request, Offload):
+            kind = OFFLOAD if request.consumers is None else OFFLOAD_OF_SOME
+        elif request in self.splits:
+            kind = SPLIT
+        else:
+            kind = f"{_sort(channel.at)} to {_sort(request.to)}"
         envelope = channel.envelope
         stateful = envelope is not None and envelope.name in _STATEFUL
-        suppliers = len({outlet.supplier for outlet in each.outlets.values()})
-        request = migration.request
-        splits = isinstance(request, Move) and request in self.splits
-        kind = SPLIT if splits else kind_of(graph, migration)
         return Carried(kind, depth, suppliers, stateful, "")
-
-
-def kind_of(graph: Graph, migration: Migration) -> str:
-    """From where to where a derivation goes, before it is in the picture."""
-    request = migration.request
-    if isinstance(request, Move):
-        return f"{_sort(migration.channel.at)} to {_sort(request.to)}"
-    # Whom the supplier served from afar; the port of a relay bears the id of its outlet.
-    remote = {
-        flow.id
-        for outlet, _ in migration.sources
-        for flow in graph.out_of(outlet.id)
-        if flow.crosses and flow.port.id not in migration.channel.outlets
-    }
-    swapped = {flow for swap in migration.plan.swaps for flow in swap.old}
-    return OFFLOAD if remote <= swapped else OFFLOAD_OF_SOME
 
 
 def _sort(place: str) -> str:

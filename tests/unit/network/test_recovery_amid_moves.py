@@ -192,7 +192,7 @@ def test_a_process_that_restarts_twice_joins(milliseconds: int) -> None:
     for _ in range(2):
         scene.net.kill("atlanta")
         scene.net.run_for(milliseconds / 1000)
-        scene.net._start_again("atlanta")
+        scene.net.join(scene.net.restart("atlanta"))
         scene.net.run_for(milliseconds / 1000)
     scene.net.run_until(lambda: scene.host("atlanta").joined)
     source = scene.supplier("east", "A")

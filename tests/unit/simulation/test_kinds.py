@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
 
-from activebroker.broker.messages import Offload
-from activebroker.broker.migration import plan_offload
-from activebroker.events.wire import describe
-from activebroker.routing import Channel, Graph, Outlet, Port
-from activebroker.simulation.kinds import cells, kind_of, kinds_table, met, missing, unforeseen
+from activebroker.simulation.kinds import cells, kinds_table, met, missing, unforeseen
 from activebroker.simulation.outcome import Carried, Outcome
-from activebroker.simulation.reference import ITEM
 from activebroker.simulation.run import run
 from activebroker.simulation.scenario import Options, Scenario, Step, draw
 
@@ -40,9 +34,9 @@ SCENARIO = Scenario(
         Step(1.2, "split", WEST, ATLANTA, 0, HUB),
         Step(1.4, "move", WEST, SECOND, 0, MOVE_TO["atlanta"]),
         Step(1.6, "move", WEST, FIRST, 0, MOVE_TO["hub"]),
-        Step(1.8, "offload", WEST, 0, 0, ATLANTA),
-        Step(2.0, "move", WEST, FIRST, 0, MOVE_TO["supplier"]),
-        Step(2.2, "move", WEST, FIRST, 0, MOVE_TO["consumer"]),
+        Step(1.8, "move", WEST, FIRST, 0, MOVE_TO["supplier"]),
+        Step(2.0, "move", WEST, FIRST, 0, MOVE_TO["consumer"]),
+        Step(2.2, "offload", WEST, 0, 0, ATLANTA),
     ),
 )
 CARRIED = Counter(
@@ -76,22 +70,12 @@ def test_each_derivation_is_counted_as_what_it_is() -> None:
     assert outcome.carried == CARRIED
 
 
-def test_an_offload_that_leaves_the_supplier_others_is_one_of_some() -> None:
-    graph = Graph()
-    channel = graph.channels["x"] = Channel("x", describe(ITEM))
-    outlet = channel.outlets[graph.new_id()] = Outlet(1, "east", "s1")
-    for node in ("west", "home", "east"):
-        port = Port(graph.new_id(), node)
-        channel.ports[port.id] = port
-        graph.connect(channel, outlet, port)
-    migration = plan_offload(
-        graph, "hub", channel, outlet, "atlanta", Offload("x", "s1", "atlanta", 20.0)
-    )
-    assert kind_of(graph, migration) == "offload"
-    (swap,) = migration.plan.swaps
-    assert len(swap.old) == 2
-    some = replace(migration.plan, swaps=(replace(swap, old=swap.old[:1]),))
-    assert kind_of(graph, replace(migration, plan=some)) == "offload of some"
+def test_an_offload_of_some_consumers_is_told_from_one_of_all() -> None:
+    setting = (Step(0.0, "open supplier", EAST), Step(0.2, "subscribe", WEST))
+    offload = Step(0.4, "offload", WEST, 0, 1, ATLANTA)
+    outcome = run(Scenario(7, Options(brokers=2), (*setting, offload)))
+    assert not outcome.violations
+    assert outcome.carried == {Carried("offload of some", 0, 1, False, "COMPLETED"): 1}
 
 
 def test_a_split_asks_for_the_status_and_then_for_the_moves() -> None:
