@@ -272,8 +272,20 @@ class Directory:
     def lost(self, node: str) -> None:
         """A member fell silent: what it had is gone."""
         self._see_off(node)
+        self._forget_subscriptions(node)
         self._changes.submit_first(self._Leave(Leave(node)))
         self._changes.lost(node)
+
+    def _forget_subscriptions(self, node: str) -> None:
+        """Wait for nobody there to settle: what is under way may depend on it."""
+        for channel in self.graph.channels.values():
+            for port in channel.ports.values():
+                if port.node == node and port.makes is None:
+                    serving = [flow.outlet for flow in self.graph.into(port.id)]
+                    for outlet in (*serving, *self.graph.keepers(channel, port.taker)):
+                        if outlet.node in self.members:
+                            forget = ForgetTaker(outlet.id, port.taker)
+                            self._call(outlet.node, forget, PATIENCE, lambda result, error: None)
 
     def migration(self, derivation: int) -> Migration | None:
         """A third-party derivation that is under way."""

@@ -241,8 +241,8 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
         if rng.random() < 0.25:
             # A stream whose end meets it, and one of that name which begins soon after.
             supplier = number()
-            end = at + rng.uniform(-4.0, 1.0) * options.slowest
-            steps.append(Step(max(0.1, end), "close supplier", 0, supplier))
+            end = max(0.1, at + rng.uniform(-4.0, 1.0) * options.slowest)
+            steps.append(Step(end, "close supplier", 0, supplier))
             again = end + rng.uniform(3.0, 10.0) * options.slowest
             steps.append(Step(again, "open supplier", at_source(), supplier, 1))
             publish(again + 6 * options.slowest, options.slowest, 4)
