@@ -35,12 +35,17 @@ class Peers:
         self.link(to, now).greet()
 
     def link(self, peer: str, now: float) -> Link:
-        if (link := self.links.get(peer)) is None:
-            member = self.members.get(peer)
-            addressed = member.incarnation if member is not None else 0
-            link = Link(self.me.name, self.me.incarnation, peer, now, addressed)
+        if (link := self.links.get(peer)) is not None:
+            return link
+        member = self.members.get(peer)
+        link = self._new_link(peer, member.incarnation if member is not None else 0, now)
+        # Who was lost gets nothing more: it would take a second link for the first.
+        if (peer, link.addressed) not in self._gone:
             self.links[peer] = link
         return link
+
+    def _new_link(self, peer: str, incarnation: int, now: float) -> Link:
+        return Link(self.me.name, self.me.incarnation, peer, now, incarnation)
 
     def incarnation(self, peer: str) -> int:
         """The incarnation of a node that there is a link with; 0: unknown."""
@@ -101,7 +106,9 @@ class Peers:
 
     def receive(self, frame: Frame, now: float) -> bool:
         """Whether the frame's body is the next to handle."""
-        link = self.link(frame.sender, now)
+        if (link := self.links.get(frame.sender)) is None:
+            link = self._new_link(frame.sender, frame.incarnation, now)
+            self.links[frame.sender] = link
         link.peer_incarnation = frame.incarnation
         return link.receive(frame, now)
 

@@ -231,3 +231,19 @@ def test_a_greeting_of_a_stranger_makes_no_link() -> None:
     del here.members["b"]
     here.send("b", Greet("one"), 0.0)
     assert not here.is_greeting(heard), "it is awaited"
+
+
+def test_who_was_lost_is_sent_nothing_more() -> None:
+    """It may still be a member, and alive, and would take a second link for the first."""
+    here = peers("a")
+    here.members["b"] = Member("b", "b", False, 1)
+    here.send("b", Greet("one"), 0.0)
+    here.drop("b")
+    here.send("b", Greet("two"), 0.0)
+    assert frames_of(here) == [] and here.links == {}
+    successor = peers("b", 2)
+    successor.send("a", Greet("three"), 0.0)
+    (frame,) = frames_of(successor)
+    assert here.receive(frame, 0.0)
+    here.send("b", Greet("four"), 0.0)
+    assert len(frames_of(here)) == 1
