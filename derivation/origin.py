@@ -143,9 +143,7 @@ class Origin(Machine):
             for destination in self.plan.destinations
         ]
         effects += [
-            EndFlow(output.flow, output.followers)
-            for output in self.plan.outputs
-            if output.origin == self.here
+            EndFlow(output.flow) for output in self.plan.outputs if output.origin == self.here
         ]
         return [*effects, RemoveFilter()]
 

@@ -34,9 +34,8 @@ Positions = dict[str, tuple[int, int]]  # by supplier: a stream, and how far it 
 class Swap:
     """One outlet's part: end the `old` flows and open the `new` one in the same instant.
 
-    `followers` is how many flows wait for the end of each old one at its port. `origin` is
-    where the old flow leads when a filter moves; when a source offloads its fan-out there are
-    as many old flows as consumers, and no origin.
+    `origin` is where the old flow leads when a filter moves; when a source offloads its fan-out
+    there are as many old flows as consumers, and no origin.
     """
 
     source: Party
@@ -44,7 +43,6 @@ class Swap:
     new: FlowId
     destination: Party
     origin: Party | None = None
-    followers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,6 @@ class Output:
 
     origin: Party
     flow: FlowId
-    followers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +167,6 @@ class EndFlow:
     """Send the in-band end of a flow: to an origin this is the ACK."""
 
     flow: FlowId
-    followers: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Source(Machine):
     def _swap(self, input: SwapRequested, _: float) -> list[Effect]:
         self.state = SourceState.SWAPPED
         swap = input.swap
-        return [*(EndFlow(old, swap.followers) for old in swap.old), OpenFlow(swap.new)]
+        return [*map(EndFlow, swap.old), OpenFlow(swap.new)]
 
     table: ClassVar[Table] = {
         (SourceState.ATTACHED, SwapRequested): Transition(

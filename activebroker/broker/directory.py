@@ -283,9 +283,12 @@ class Directory:
                 if port.node == node and port.makes is None:
                     serving = [flow.outlet for flow in self.graph.into(port.id)]
                     for outlet in (*serving, *self.graph.keepers(channel, port.taker)):
-                        if outlet.node in self.members:
-                            forget = ForgetTaker(outlet.id, port.taker)
-                            self._call(outlet.node, forget, PATIENCE, lambda result, error: None)
+                        self._ask(outlet.node, ForgetTaker(outlet.id, port.taker))
+
+    def _ask(self, node: str, body: CallBody) -> None:
+        """Ask for something that nobody waits for."""
+        if node in self.members:
+            self._call(node, body, PATIENCE, lambda result, error: None)
 
     def migration(self, derivation: int) -> Migration | None:
         """A third-party derivation that is under way."""
@@ -468,7 +471,11 @@ class Directory:
                 "first, or choose another name."
             )
         outlet = Outlet(self.graph.new_id(), body.node, body.supplier)
-        yield [(body.node, OpenOutlet(outlet.id, channel.name, body.supplier))]
+        try:
+            yield [(body.node, OpenOutlet(outlet.id, channel.name, body.supplier))]
+        except ActiveBrokerError:
+            self._ask(body.node, CloseOutlet(outlet.id, finished=False))  # should it come yet
+            raise
         channel.outlets[outlet.id] = outlet
         try:
             yield from self._connect(channel)

@@ -160,7 +160,7 @@ class Exchange:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
             error = self._stopped.get(spec.outlet)
             finished = error is not None or spec.supplier is not None
-            end = FlowEnded(spec.id, spec.port, spec.followers, finished, error)
+            end = FlowEnded(spec.id, spec.port, finished, error)
             self._carry(OutFlow(spec), end)
         return before
 
@@ -183,12 +183,10 @@ class Exchange:
         if (outlet := self.outlets.get(outlet_id)) is not None:
             self.close_flow(outlet_id, flow_id, outlet.served_by(flow_id) if taker_too else None)
 
-    def end_flow(
-        self, outlet_id: int, flow_id: int, followers: int = 0, finished: bool = False
-    ) -> None:
+    def end_flow(self, outlet_id: int, flow_id: int) -> None:
         """End a flow behind what it was given."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
-            outlet.end_flow(flow_id, followers, finished)
+            outlet.end_flow(flow_id)
             self._unblocked(outlet)
 
     def finish_flow(self, outlet_id: int, flow_id: int, behind: Positions) -> None:
@@ -329,14 +327,15 @@ class Exchange:
             self._settle_port(port_id)
 
     def abandon_all(self, reason: str) -> None:
-        """Nothing here is of use without the directory."""
+        """Nothing here is of use without the directory, and nobody listens to us any more."""
         for stage_id in list(self.stages):
             self.remove_stage(stage_id, goes_on=True)  # for others, who still have it
         for port_id in list(self.ports):
             self.abandon_port(port_id, reason)
         for outlet in list(self.outlets.values()):
             self.close_outlet(outlet.id, finished=False)
-            self.let_go(outlet)
+            outlet.abandon()
+            self._unblocked(outlet)
 
     # --- events on their way ------------------------------------------------------------------
 

@@ -63,14 +63,10 @@ class StreamEnded(Message, frozen=True):
 
 
 class FlowEnded(Message, frozen=True):
-    """`followers` flows wait at the port for this end. `finished`: the channel was closed.
-
-    `error` names why the channel's filter was stopped, if it was.
-    """
+    """`finished`: the channel was closed. `error` names why its filter was stopped, if it was."""
 
     flow: int
     port: int
-    followers: int = 0
     finished: bool = False
     error: str | None = None
 

@@ -187,7 +187,7 @@ def plan_move(
         origins=tuple(stage.node for stage in old),
         destinations=tuple(stage.node for stage in new),
         swaps=tuple(swaps),
-        outputs=tuple(Output(flow.outlet.node, flow.id, len(new)) for flow in old_flows),
+        outputs=tuple(Output(flow.outlet.node, flow.id) for flow in old_flows),
         suppliers=tuple(suppliers) if local else (),
         saves=not recovered,
     )

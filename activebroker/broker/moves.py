@@ -87,8 +87,8 @@ class Moves:
                 source = self._sources.setdefault((derivation, outlet), Source())
                 for effect in source.handle(SwapRequested(swap), now):
                     match effect:
-                        case protocol.EndFlow(flow, followers):
-                            self._exchange.end_flow(outlet, flow, followers)
+                        case protocol.EndFlow(flow):
+                            self._exchange.end_flow(outlet, flow)
                         case protocol.OpenFlow():
                             # Should the derivation fail, it may go on at yet another place.
                             self._exchange.open_flow(spec, keeps=swap.origin is not None)
@@ -251,8 +251,8 @@ class Moves:
                 case protocol.CaptureState():
                     at.stage.capture()
                     self._exchange.pump(at.stage)
-                case protocol.EndFlow(flow, followers):
-                    self._exchange.end_flow(at.stage.outlet.id, flow, followers)
+                case protocol.EndFlow(flow):
+                    self._exchange.end_flow(at.stage.outlet.id, flow)
                 case protocol.RemoveFilter():
                     self._exchange.remove_stage(at.stage.spec.id)
                 case protocol.Send(to, message):

@@ -174,7 +174,7 @@ class Outlet:
                 taker.keep(supplier, item)
         if over:
             # Of an outlet that has ended the directory may still count on this flow.
-            self.end_flow(spec.id, spec.followers, finished=self.ended, keeps=True)
+            self.end_flow(spec.id, finished=self.ended, keeps=True)
 
     def set_predicate(self, taker: str, predicate: str | None) -> None:
         """Change what a taker wants, also while no flow leads to it."""
@@ -232,6 +232,11 @@ class Outlet:
         for name in list(self.takers):
             self.forget(name)
 
+    def abandon(self) -> None:
+        """Nobody takes anything any more."""
+        self.flows.clear()
+        self.takers.clear()
+
     def forget(self, taker: str) -> None:
         """Keep nothing any more for a taker: it gets what its flow brings, and will not resume."""
         if (known := self.takers.get(taker)) is None:
@@ -283,7 +288,6 @@ class Outlet:
     def end_flow(
         self,
         flow_id: int,
-        followers: int = 0,
         finished: bool = False,
         error: str | None = None,
         keeps: bool = False,
@@ -301,7 +305,7 @@ class Outlet:
         if (flow := self.flows.get(flow_id)) is None or flow.ending:
             return
         flow.ending = True
-        self._queue(flow, FlowEnded(flow_id, flow.spec.port, followers, finished, error))
+        self._queue(flow, FlowEnded(flow_id, flow.spec.port, finished, error))
 
     def finish(self, flow_id: int, behind: Positions) -> None:
         """End a flow for good, behind all up to there: some of it may be on its way here."""

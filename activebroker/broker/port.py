@@ -53,7 +53,7 @@ class Port:
         self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
         self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
         self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
-        self._ended: dict[int, int] = {}  # ended flow -> followers that have yet to open
+        self._ended: set[int] = set()  # for those that follow them and have yet to open
         self._finished: set[int] = set()
         self._lost: set[int] = set()
         self._broken: list[InFlow] = []
@@ -123,11 +123,9 @@ class Port:
             flow_id, source, outlet, set(), supplier, told, recovers
         )
         for earlier in after:
-            if earlier in self._ended:
-                self._follow(earlier)
-            elif earlier in self._lost:
+            if earlier in self._lost:
                 self._break(flow)
-            elif earlier not in self._finished:
+            elif earlier not in self._ended:
                 flow.after.add(earlier)
         if behind:
             flow.after |= {
@@ -154,7 +152,7 @@ class Port:
             self._lose(flow_id)
         free: list[tuple[InFlow, Item]] = []
         for flow_id in flow_ids:
-            free += self._release(flow_id, followers=1)
+            free += self._release(flow_id)
         return free
 
     def take_broken(self) -> list[InFlow]:
@@ -224,7 +222,7 @@ class Port:
                 if flow.lost:
                     self._lose(flow.id)
                 else:
-                    free += self._release(flow.id, item.followers)
+                    free += self._release(flow.id)
         return free
 
     def _lose(self, flow_id: int) -> None:
@@ -240,24 +238,16 @@ class Port:
             self._broken.append(flow)
             self._lose(flow.id)
 
-    def _release(self, ended: int, followers: int) -> list[tuple[InFlow, Item]]:
+    def _release(self, ended: int) -> list[tuple[InFlow, Item]]:
         free: list[tuple[InFlow, Item]] = []
-        if followers:
-            self._ended[ended] = followers
+        self._ended.add(ended)
         for flow in list(self.flows.values()):
             if ended in flow.after:
                 flow.after.discard(ended)
-                self._follow(ended)
                 if not flow.after:
                     held, flow.held = flow.held, []
                     free += self._pass(flow, held)
         return free
-
-    def _follow(self, ended: int) -> None:
-        if (left := self._ended.get(ended, 0)) > 1:
-            self._ended[ended] = left - 1
-        else:
-            self._ended.pop(ended, None)
 
 
 def supplier_of(item: Parcel | StreamEnded) -> str:

@@ -12,7 +12,6 @@ for are there. A relay is a filter that forwards everything.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -191,7 +190,6 @@ class Recovery:
             if source.node in self._members:
                 up.append((flow, before))
         flows = [flow for flow, _ in (*down, *up)]
-        waiting = Counter(before for _, after in up for before in after)
         pairs = [(flow.outlet.node, flow.port.node) for flow in flows]
         self._greet([*pairs, (stage.node, channel.owner)])
         self._expect(flows)
@@ -203,7 +201,7 @@ class Recovery:
         yield from self._tidy(
             (
                 flow.outlet.node,
-                OpenFlow(flow.spec(after, self._since(channel, flow), True, waiting[flow.id])),
+                OpenFlow(flow.spec(after, self._since(channel, flow), True)),
             )
             for flow, after in up
         )

@@ -88,7 +88,6 @@ class Flow:
         after: tuple[int, ...] = (),
         since: Positions | None = None,
         resumes: bool = False,
-        followers: int = 0,
         behind: bool = False,
     ) -> FlowSpec:
         return FlowSpec(
@@ -104,7 +103,6 @@ class Flow:
             self.port.taker,
             self.port.recovers,
             resumes,
-            followers,
             behind,
         )
 

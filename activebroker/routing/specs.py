@@ -33,9 +33,9 @@ class FlowSpec(msgspec.Struct, frozen=True):
 
     `taker` names who wants the events, wherever it may move: a subscription, or a derived channel's
     filter. If that `recovers`, what it has not settled is kept for it, and a flow that `resumes`
-    begins with that. What it has already, up to `since`, is not sent. Where the outlet
-    has ended, or serves the taker no more, the flow ends then, and `followers` others wait for it.
-    One that is `behind` follows also what the port has of the supplier when it begins.
+    begins with that. What it has already, up to `since`, is not sent. Where the outlet has ended,
+    or serves the taker no more, the flow ends then. One that is `behind` follows also what the port
+    has of the supplier when it begins.
     """
 
     id: int
@@ -50,7 +50,6 @@ class FlowSpec(msgspec.Struct, frozen=True):
     taker: str = ""
     recovers: bool = False
     resumes: bool = False
-    followers: int = 0
     behind: bool = False
 
 

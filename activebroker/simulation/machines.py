@@ -90,7 +90,7 @@ def is_member(hub: Node, member: Member) -> bool:
 def outdated(node: Node) -> Iterator[tuple[int, str, object]]:
     """What ports remember of flows, and need not when all flows have opened and nothing moves."""
     for port in node.exchange.ports.values():
-        for what in ("_ended", "_early", "_broken"):
+        for what in ("_early", "_broken"):
             if kept := getattr(port, what):
                 yield port.id, what, kept
 

@@ -66,12 +66,12 @@ Original = Callable[..., Any]
 
 @plant("the ACK overtakes what waits for credit", Outlet, "end_flow")
 def _(original: Original) -> Original:
-    def end_flow(self: Outlet, flow_id: int, followers: int = 0, *args: Any, **named: Any) -> None:
+    def end_flow(self: Outlet, flow_id: int, *args: Any, **named: Any) -> None:
         flow = self.flows.get(flow_id)
-        waiting = list(flow.waiting) if flow is not None and followers else []
+        waiting = list(flow.waiting) if flow is not None and not (args or named) else []
         if flow is not None and waiting:
             flow.waiting.clear()
-        original(self, flow_id, followers, *args, **named)
+        original(self, flow_id, *args, **named)
         for item in waiting:
             assert flow is not None
             self._carry(flow, item)
@@ -126,10 +126,10 @@ def _(original: Original) -> Original:
 
 @plant("one event too many goes the old way", Outlet, "end_flow")
 def _(original: Original) -> Original:
-    def end_flow(self: Outlet, flow_id: int, followers: int = 0, *args: Any, **named: Any) -> None:
+    def end_flow(self: Outlet, flow_id: int, *args: Any, **named: Any) -> None:
         old = self.flows.get(flow_id)
-        if not followers or self.supplier is None or old is None:
-            original(self, flow_id, followers, *args, **named)
+        if args or named or self.supplier is None or old is None:
+            original(self, flow_id, *args, **named)
             return
         predicate = self.takers[old.spec.taker].predicate
         emit, end = self.emit, self.end
@@ -137,7 +137,7 @@ def _(original: Original) -> Original:
         def late() -> None:
             self.__dict__.pop("emit", None)
             self.__dict__.pop("end", None)
-            original(self, flow_id, followers, *args, **named)
+            original(self, flow_id, *args, **named)
 
         def emit_first(parcel: Parcel) -> None:
             emit(parcel)

@@ -39,7 +39,6 @@ class Sent:
         taker: str = "late",
         keeps: bool = True,
         resumes: bool = False,
-        followers: int = 0,
     ) -> None:
         spec = FlowSpec(
             flow,
@@ -52,7 +51,6 @@ class Sent:
             taker=taker,
             recovers=keeps,
             resumes=resumes,
-            followers=followers,
         )
         self.outlet.open(spec, keeps)
 
@@ -250,7 +248,7 @@ def test_what_is_kept_stays_with_a_taker_that_is_served_by_another_flow(sent: Se
     """A switch-over: what went the old way is settled no more by that."""
     sent.open(1)
     sent.outlet.emit(parcel(0))
-    sent.outlet.end_flow(1, followers=1)
+    sent.outlet.end_flow(1)
     sent.open(2)
     sent.outlet.emit(parcel(1, first=1))
     assert sent.take() == [(1, [0]), (1, "FlowEnded"), (2, [1])]
@@ -259,9 +257,9 @@ def test_what_is_kept_stays_with_a_taker_that_is_served_by_another_flow(sent: Se
 
 def test_nothing_is_expected_where_nothing_is_kept(sent: Sent) -> None:
     """It resumes where it was never known: the flow ends at once, for those that wait for it."""
-    sent.open(1, resumes=True, followers=2)
+    sent.open(1, resumes=True)
     (_, end), *_ = sent.items
-    assert isinstance(end, FlowEnded) and end.followers == 2
+    assert isinstance(end, FlowEnded)
     sent.outlet.settle("late", {}, ended=True)
     assert sent.outlet.takers == {} and sent.outlet.flows == {}
 
@@ -273,7 +271,7 @@ def test_who_resumes_at_an_outlet_that_has_ended_gets_the_rest_and_the_end(sent:
     sent.outlet.end()
     sent.take()
     assert not sent.outlet.drained
-    sent.open(2, resumes=True, followers=1)
+    sent.open(2, resumes=True)
     assert sent.take() == [(2, [0]), (2, "StreamEnded"), (2, "FlowEnded")]
     assert not sent.outlet.drained, "it may be lost once more"
     sent.outlet.settle("late", {"A": (1, 2)}, ended=True)

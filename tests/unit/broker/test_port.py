@@ -16,8 +16,8 @@ def opened(
     port.opened(flow, source, outlet=90 + flow, after=after, supplier=supplier)
 
 
-def end(flow: int, followers: int = 0, **more: Any) -> FlowEnded:
-    return FlowEnded(flow, 1, followers, **more)
+def end(flow: int, **more: Any) -> FlowEnded:
+    return FlowEnded(flow, 1, **more)
 
 
 def shown(free: list[tuple[InFlow, Any]]) -> list[tuple[int, Any]]:
@@ -38,16 +38,16 @@ def test_a_follower_is_held_until_all_that_it_follows_have_ended() -> None:
         opened(port, flow)
     opened(port, 12, 10, 11)
     assert port.arrived(12, parcel(7)) == []
-    assert shown(port.arrived(10, end(10, followers=1))) == [(10, "FlowEnded")]
+    assert shown(port.arrived(10, end(10))) == [(10, "FlowEnded")]
     assert shown(port.arrived(11, parcel(1))) == [(11, [1])]
-    assert shown(port.arrived(11, end(11, followers=1))) == [(11, "FlowEnded"), (12, [7])]
+    assert shown(port.arrived(11, end(11))) == [(11, "FlowEnded"), (12, [7])]
     assert shown(port.arrived(12, parcel(8))) == [(12, [8])]
 
 
 def test_a_follower_that_opens_after_the_end_does_not_wait() -> None:
     port = Port(1)
     opened(port, 10)
-    port.arrived(10, end(10, followers=2))
+    port.arrived(10, end(10))
     for flow in (11, 12):
         opened(port, flow, 10)
         assert shown(port.arrived(flow, parcel(flow))) == [(flow, [flow])]
@@ -59,7 +59,7 @@ def test_a_follower_may_open_before_what_it_follows() -> None:
     assert port.arrived(11, parcel(2)) == []
     opened(port, 10)
     assert shown(port.arrived(10, parcel(1))) == [(10, [1])]
-    assert shown(port.arrived(10, end(10, followers=1))) == [(10, "FlowEnded"), (11, [2])]
+    assert shown(port.arrived(10, end(10))) == [(10, "FlowEnded"), (11, [2])]
 
 
 def test_a_chain_is_set_free_in_order() -> None:
@@ -69,8 +69,8 @@ def test_a_chain_is_set_free_in_order() -> None:
     opened(port, 12, 11)
     port.arrived(12, parcel(3))
     port.arrived(11, parcel(2))
-    port.arrived(11, end(11, followers=1))
-    free = port.arrived(10, end(10, followers=1))
+    port.arrived(11, end(11))
+    free = port.arrived(10, end(10))
     assert shown(free) == [(10, "FlowEnded"), (11, [2]), (11, "FlowEnded"), (12, [3])]
 
 
@@ -168,11 +168,11 @@ def test_a_held_flow_that_was_all_here_survives_its_source() -> None:
     opened(port, 10)
     opened(port, 11, 10, source="dead")
     port.arrived(11, parcel(1))
-    port.arrived(11, end(11, followers=1))
+    port.arrived(11, end(11))
     assert port.lost("dead") == []
     opened(port, 12, 11)
     port.arrived(12, parcel(2))
-    free = port.arrived(10, end(10, followers=1))
+    free = port.arrived(10, end(10))
     assert shown(free) == [(10, "FlowEnded"), (11, [1]), (11, "FlowEnded"), (12, [2])]
     assert port.take_broken() == []
 
@@ -183,7 +183,7 @@ def test_a_held_flow_that_was_cut_ends_where_it_was_cut() -> None:
     opened(port, 11, 10, source="dead")
     port.arrived(11, parcel(1))
     port.lost("dead")
-    free = port.arrived(10, end(10, followers=1))
+    free = port.arrived(10, end(10))
     assert shown(free) == [(10, "FlowEnded"), (11, [1]), (11, "FlowEnded")]
 
 
@@ -226,7 +226,7 @@ def test_a_port_knows_how_far_what_went_on_has_come() -> None:
     port.arrived(11, parcel(1, supplier="B", first=6))
     port.arrived(12, parcel(3, first=2))
     assert port.received == {"A": (1, 2), "B": (1, 7)}, "what is held has not gone on"
-    port.arrived(10, end(10, followers=1))
+    port.arrived(10, end(10))
     assert port.received == {"A": (1, 3), "B": (1, 7)}
     port.arrived(12, StreamEnded(12, 1, "A", (1, 4)))
     assert port.received == {"A": (1, 4), "B": (1, 7)}
@@ -244,7 +244,7 @@ def test_a_release_takes_the_flows_of_outlets_and_tells_how_far_they_came() -> N
     assert list(port.flows) == [11, 12]
     assert port.sources == {101: ("s", "late")}
     assert port.arrived(10, parcel(2, first=1)) == [], "what was under way comes again elsewhere"
-    assert port.arrived(12, end(12, followers=1)) != []
+    assert port.arrived(12, end(12)) != []
 
 
 def test_a_notice_may_come_after_the_release_of_its_flow() -> None:
@@ -335,14 +335,14 @@ def test_a_flow_behind_follows_what_is_here_of_its_supplier() -> None:
     port.arrived(14, parcel(3))
     opened(port, 11, supplier="A")
     assert shown(port.arrived(11, end(11))) == [(11, "FlowEnded")]
-    free = port.arrived(10, end(10, followers=1))
+    free = port.arrived(10, end(10))
     assert shown(free) == [(10, "FlowEnded"), (14, [3])]
 
 
 def test_a_flow_behind_does_not_wait_for_what_has_ended() -> None:
     port = Port(1)
     opened(port, 10, supplier="A")
-    port.arrived(10, end(10, followers=1))
+    port.arrived(10, end(10))
     port.opened(14, "s", 104, (), supplier="A", behind=True)
     assert shown(port.arrived(14, parcel(3))) == [(14, [3])]
 

@@ -60,7 +60,7 @@ class Derivation:
             origins=tuple(f"origin-{n}" for n in range(origins)),
             destinations=tuple(f"destination-{n}" for n in range(destinations)),
             swaps=tuple(self.swaps.values()),
-            outputs=tuple(Output(f"origin-{n}", 200 + n, destinations) for n in range(origins)),
+            outputs=tuple(Output(f"origin-{n}", 200 + n) for n in range(origins)),
             suppliers=tuple((swap.source, swap.destination) for swap in self.swaps.values()),
             saves=saves,
         )

@@ -50,7 +50,7 @@ PLAN = Plan(
     origins=("atlanta",),
     destinations=("dallas",),
     swaps=(JFK, LGA),
-    outputs=(Output("atlanta", flow=3, followers=1), Output("elsewhere", flow=4, followers=1)),
+    outputs=(Output("atlanta", flow=3), Output("elsewhere", flow=4)),
 )
 HANDED_OVER = HandOver(7, "atlanta", {"jfk": b"1"}, ("last",), ended=(1, 2))
 
@@ -84,11 +84,11 @@ def test_the_initiator_prepares_then_requests_the_swaps_then_finishes() -> None:
 
 def test_the_source_ends_the_old_flows_and_opens_the_new_one_once() -> None:
     machine = Source()
-    offload = Swap("jfk", old=(1, 2, 3), new=9, destination="dallas", followers=2)
+    offload = Swap("jfk", old=(1, 2, 3), new=9, destination="dallas")
     assert machine.handle(source.SwapRequested(offload), 0.0) == [
-        EndFlow(1, 2),
-        EndFlow(2, 2),
-        EndFlow(3, 2),
+        EndFlow(1),
+        EndFlow(2),
+        EndFlow(3),
         OpenFlow(9),
     ]
     assert machine.handle(source.SwapRequested(offload), 0.0) == []
@@ -106,7 +106,7 @@ def test_the_origin_goes_on_until_the_last_ack_then_hands_over() -> None:
     captured = origin.StateCaptured({"jfk": b"1"}, buffer=(("lga", "last"),))
     assert machine.handle(captured, 0.0) == [
         Send("dallas", HANDED_OVER),
-        EndFlow(3, 1),
+        EndFlow(3),
         RemoveFilter(),
     ]
 

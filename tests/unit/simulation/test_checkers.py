@@ -286,8 +286,8 @@ def test_what_a_port_does_not_forget_is_found_unless_somebody_died() -> None:
     host = scene.world.hosts["east"]
     host.give(PortOpened(3))
     assert list(checkers.ports_up_to_date(host)) == []
-    host.node.exchange.ports[3]._ended[4] = 1
+    host.node.exchange.ports[3]._early.add(4)
     (wrong,) = checkers.ports_up_to_date(host)
-    assert wrong.startswith("left: _ended of port 3")
+    assert wrong.startswith("left: _early of port 3")
     scene.world.kill("west")
     assert list(checkers.ports_up_to_date(host)) == []
