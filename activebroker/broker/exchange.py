@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from activebroker.broker.effects import (
     CancelTimer,
     Deliver,
@@ -33,6 +35,7 @@ from activebroker.broker.messages import (
     FlowDropped,
     FlowEnded,
     FlowOpened,
+    FlowRewound,
     OutletDrained,
     Settled,
     StreamEnded,
@@ -182,6 +185,13 @@ class Exchange:
         """A port says that it is gone, and perhaps the one it was for as well."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
             self.close_flow(outlet_id, flow_id, outlet.served_by(flow_id) if taker_too else None)
+
+    def rewind_flow(self, outlet_id: int, flow_id: int, since: Positions) -> None:
+        """Begin a flow once more, with what is kept of what its taker has not got."""
+        outlet = self.outlets.get(outlet_id)
+        if outlet is not None and outlet.served_by(flow_id) is not None:
+            spec = outlet.flows[flow_id].spec
+            self.open_flow(structs.replace(spec, after=(), since=since, resumes=True), keeps=True)
 
     def end_flow(self, outlet_id: int, flow_id: int) -> None:
         """End a flow behind what it was given."""
@@ -373,6 +383,8 @@ class Exchange:
                     self._send(source, FlowDropped(flow, outlet_id, gone), ())
             case FlowDropped(flow, outlet_id, taker_too):
                 self.drop_flow(outlet_id, flow, taker_too)
+            case FlowRewound(flow, outlet_id, since):
+                self.rewind_flow(outlet_id, flow, since)
             case Settled(outlet_id, taker, upto, ended):
                 self._settled(outlet_id, taker, upto, ended)
             case CheckpointKept(stage_id):
@@ -394,9 +406,11 @@ class Exchange:
     ) -> None:
         """Take over from an origin: its buffer first, then the flows that follow its own."""
         free = stage.port.ended_elsewhere(ended, lost)
-        self._drop_broken(stage.port)
         stage.put(free)
         stage.put_first(items)
+        for flow in stage.port.take_broken():
+            # Who was lost at the old place may be alive: let it begin where that has come to.
+            self._rewind_flow(flow, stage.port.received)
         for flow, item in free:
             if isinstance(item, FlowEnded):
                 self._on_flow_ended(stage.spec.id, flow.id, flow.lost)
@@ -469,13 +483,11 @@ class Exchange:
             self._opened(port, opened, self._here)
 
     def _opened(self, port: Port, opened: FlowOpened, source: str) -> None:
-        expected = source != self._here  # the directory gives notice of flows between nodes
         port.opened(
             opened.flow,
             source,
             opened.outlet,
             opened.after,
-            expected,
             opened.supplier,
             opened.taker,
             opened.recovers,
@@ -547,6 +559,13 @@ class Exchange:
             self._local.append(partial(self.drop_flow, flow.outlet, flow.id, not goes_on))
         else:
             self._send(flow.source, FlowDropped(flow.id, flow.outlet, not goes_on), ())
+
+    def _rewind_flow(self, flow: InFlow, since: Positions) -> None:
+        since = dict(since)
+        if flow.source == self._here:
+            self._local.append(partial(self.rewind_flow, flow.outlet, flow.id, since))
+        else:
+            self._send(flow.source, FlowRewound(flow.id, flow.outlet, since), ())
 
     def _consumed(self, flow: InFlow, nbytes: int) -> None:
         flow.consumed += nbytes

@@ -106,6 +106,14 @@ class FlowDropped(Message, frozen=True):
     taker: bool = True
 
 
+class FlowRewound(Message, frozen=True):
+    """Port to outlet: the flow followed a gap; begin it once more, behind what the port has."""
+
+    flow: int
+    outlet: int
+    since: Positions
+
+
 # --- calls, answered with Answer --------------------------------------------------------------
 
 
@@ -496,6 +504,7 @@ Body = (
     | ProceedMove
     | EndMove
     | FlowDropped
+    | FlowRewound
     | Settled
     | CheckpointTaken
     | CheckpointKept

@@ -24,9 +24,9 @@ Item = Parcel | StreamEnded | FlowEnded
 class InFlow:
     """The receiving end of a flow. `after`: the flows whose end it still waits for.
 
-    `supplier`: whose stream it is, None where it comes from a filter. `told`: the directory's
-    notice of it has come, or none will; `begun`: it has come itself. `recovers`: it comes from a
-    filter that is replaced when it is lost. `lost`: its source is gone.
+    `supplier`: whose stream it is, None where it comes from a filter. `begun`: it has come itself,
+    and not only the directory's notice of it. `recovers`: it comes from a filter that is replaced
+    when it is lost. `lost`: its source is gone.
     """
 
     id: int
@@ -34,7 +34,6 @@ class InFlow:
     outlet: int
     after: set[int]
     supplier: str | None = None
-    told: bool = True
     recovers: bool = False
     begun: bool = True
     lost: bool = False
@@ -58,7 +57,6 @@ class Port:
         self._lost: set[int] = set()
         self._broken: list[InFlow] = []
         self._released: dict[int, None] = {}  # outlets that will be replaced
-        self._early: set[int] = set()  # flows that ended before the directory's notice of them
         self._awaited: frozenset[int] | None = None  # set when the channel closes
 
     @property
@@ -87,11 +85,8 @@ class Port:
     ) -> None:
         """The directory's notice that a flow is being opened: without it, a port whose channel is
         closed would be complete while a short-lived supplier's events are still on their way."""
-        if flow in self._early:
-            self._early.discard(flow)
-        elif flow in self.flows:
-            self.flows[flow].told = True
-        else:
+        over = flow in self._ended or flow in self._lost or outlet in self._released
+        if flow not in self.flows and not over:
             self.flows[flow] = InFlow(
                 flow, source, outlet, set(), supplier, recovers=recovers, begun=False
             )
@@ -102,14 +97,13 @@ class Port:
         source: str,
         outlet: int,
         after: Iterable[int],
-        expected: bool = False,
         supplier: str | None = None,
         taker: str = "",
         recovers: bool = False,
         behind: bool = False,
     ) -> None:
-        """A flow begins. `expected`: the directory gives notice of it too. `behind`: it follows
-        those of its supplier from other outlets that are here.
+        """A flow begins. `behind`: it follows those of its supplier from other outlets that are
+        here.
 
         One that was on its way when its outlet was released is not taken.
         """
@@ -118,10 +112,7 @@ class Port:
         if taker:
             self.sources[outlet] = source, taker
             self.leaving.pop(outlet, None)
-        told = not expected or flow_id in self.flows
-        flow = self.flows[flow_id] = InFlow(
-            flow_id, source, outlet, set(), supplier, told, recovers
-        )
+        flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, recovers)
         for earlier in after:
             if earlier in self._lost:
                 self._break(flow)
@@ -174,8 +165,6 @@ class Port:
             self.holes.pop(outlet, None)
             for flow in [flow for flow in self.flows.values() if flow.outlet == outlet]:
                 del self.flows[flow.id]
-                if not flow.told:
-                    self._early.add(flow.id)
         return self.received
 
     def leave(self, upto: Positions) -> None:
@@ -213,8 +202,6 @@ class Port:
                 del self.flows[flow.id]
                 if flow.outlet in self.sources:
                     self.leaving[flow.outlet] = dict(self.received)
-                if not flow.told:
-                    self._early.add(flow.id)
                 if item.finished:
                     self._finished.add(flow.id)
                 if item.error is not None:
@@ -233,8 +220,6 @@ class Port:
 
     def _break(self, flow: InFlow) -> None:
         if self.flows.pop(flow.id, None) is not None:
-            if not flow.told:
-                self._early.add(flow.id)
             self._broken.append(flow)
             self._lose(flow.id)
 

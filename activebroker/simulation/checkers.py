@@ -12,7 +12,7 @@ from activebroker.broker.stage import WORK_BYTES
 from activebroker.matching import Parcel
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Host, Intake
-from activebroker.simulation.machines import leftovers, outdated
+from activebroker.simulation.machines import leftovers
 from activebroker.simulation.reference import Seen, Stream
 from activebroker.simulation.users import Consumer, Users
 
@@ -143,12 +143,6 @@ def nothing_left(host: Host) -> Iterator[str]:
         left["timers"] = timers
     for what, value in left.items():
         yield f"left: {what} at {host.name}: {value}"
-
-
-def ports_up_to_date(host: Host) -> Iterator[str]:
-    """Whether ports have forgotten what is over, once all is quiet and while nobody has died."""
-    for port, what, kept in outdated(host.node) if not host.world.deaths else ():
-        yield f"left: {what} of port {port} at {host.name}: {kept}"
 
 
 def membership(host: Host) -> Iterator[str]:

@@ -87,14 +87,6 @@ def is_member(hub: Node, member: Member) -> bool:
     return hub.directory is not None and hub.directory.members.get(member.name) == member
 
 
-def outdated(node: Node) -> Iterator[tuple[int, str, object]]:
-    """What ports remember of flows, and need not when all flows have opened and nothing moves."""
-    for port in node.exchange.ports.values():
-        for what in ("_early", "_broken"):
-            if kept := getattr(port, what):
-                yield port.id, what, kept
-
-
 def leftovers(node: Node) -> dict[str, object]:
     """What is there once users have closed all they had opened: nothing, if all is well."""
     exchange = node.exchange

@@ -106,7 +106,7 @@ def test_a_closed_port_waits_for_flows_that_are_on_their_way() -> None:
     port.expect(10, "s", 100)
     port.close(())
     assert not port.complete
-    port.opened(10, "s", 100, (), expected=True)
+    port.opened(10, "s", 100, ())
     port.arrived(10, parcel(1))
     port.arrived(10, end(10))
     assert port.complete
@@ -114,7 +114,7 @@ def test_a_closed_port_waits_for_flows_that_are_on_their_way() -> None:
 
 def test_a_flow_may_be_over_before_its_notice() -> None:
     port = Port(1)
-    port.opened(10, "s", 100, (), expected=True)
+    port.opened(10, "s", 100, ())
     port.arrived(10, end(10))
     port.expect(10, "s", 100)
     port.close(())
@@ -249,7 +249,7 @@ def test_a_release_takes_the_flows_of_outlets_and_tells_how_far_they_came() -> N
 
 def test_a_notice_may_come_after_the_release_of_its_flow() -> None:
     port = Port(1)
-    port.opened(10, "s", 100, (), expected=True)
+    port.opened(10, "s", 100, ())
     port.release([100])
     port.expect(10, "s", 100)
     port.close(())
@@ -315,7 +315,7 @@ def test_a_gap_is_no_failure_where_the_filter_died_with_its_supplier() -> None:
 def test_flows_that_have_not_begun_are_lost_with_the_predecessor_of_a_node() -> None:
     port = Port(1)
     port.expect(10, "s", 90)  # of the predecessor
-    port.opened(11, "s", 91, (), expected=True)
+    port.opened(11, "s", 91, ())
     port.close([10, 11])
     assert shown(port.lost("s", unopened=True)) == [(10, "FlowEnded")]
     assert list(port.flows) == [11] and not port.complete

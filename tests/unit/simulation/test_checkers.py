@@ -279,15 +279,3 @@ def test_what_a_closed_channel_leaves_in_the_picture_is_found() -> None:
     directory._unaccepted["x"] = {7: CheckpointTaken("x", 7, channel.checkpoint)}
     (wait, *_) = checkers.nothing_left(scene.world.hosts["hub"])
     assert wait.startswith("left: checkpoints that wait")
-
-
-def test_what_a_port_does_not_forget_is_found_unless_somebody_died() -> None:
-    scene = Scene()
-    host = scene.world.hosts["east"]
-    host.give(PortOpened(3))
-    assert list(checkers.ports_up_to_date(host)) == []
-    host.node.exchange.ports[3]._early.add(4)
-    (wrong,) = checkers.ports_up_to_date(host)
-    assert wrong.startswith("left: _early of port 3")
-    scene.world.kill("west")
-    assert list(checkers.ports_up_to_date(host)) == []
