@@ -106,8 +106,9 @@ class OutFlow:
 class Outlet:
     """Selects each batch for each taker and hands it to `carry` as credit allows.
 
-    `supplier` is the user's, None at a stage. `numbers`: what it emits is a stream of its own,
-    numbered here (that of a filter); otherwise items bear their positions already. At a stage it
+    `supplier` is the user's, None at a stage. `numbers`: what it emits is counted here, from the
+    begin of each stream of a supplier (that of a filter); otherwise items bear their positions
+    already. At a stage it
     `tracks`: it knows how far every taker has settled, for the stage settles its inputs in turn.
     """
 
@@ -257,7 +258,7 @@ class Outlet:
         supplier = parcel.batch.supplier
         self.emitted_events += rows
         if self.numbers:
-            parcel = renumbered(parcel, (0, self.positions.get(supplier, (0, 0))[1] + rows))
+            parcel = renumbered(parcel, self._next(supplier, parcel.upto[0], rows))
         self.positions[supplier] = parcel.upto
         selected: dict[Predicate, Parcel | None] = {}
         for taker in self._open():
@@ -275,11 +276,11 @@ class Outlet:
         self._finish()
 
     def end_stream(self, supplier: str, upto: Position | None = None) -> None:
-        """Tell all takers that a supplier's stream is complete; `upto` where it is not numbered
-        here."""
+        """Tell all takers that a supplier's stream is complete; `upto` where it came from."""
         if upto is None:
-            stream, count = self.positions.get(supplier, (self.id if self.supplier else 0, 0))
-            upto = (stream, count + 1)
+            upto = self._next(supplier, self.id, 1)
+        elif self.numbers:
+            upto = self._next(supplier, upto[0], 1)
         self.positions[supplier] = upto
         for taker in self._open():
             self._give(taker, supplier, StreamEnded(0, 0, supplier, upto))
@@ -332,6 +333,11 @@ class Outlet:
             self._send(flow, flow.waiting.popleft())
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _next(self, supplier: str, stream: int, count: int) -> Position:
+        """The position `count` further on, which is in a new stream if the supplier's is one."""
+        last, so_far = self.positions.get(supplier, (0, 0))
+        return (stream, count) if stream > last else (last, so_far + count)
 
     def _finish(self) -> None:
         for flow_id, behind in list(self._finishing.items()):

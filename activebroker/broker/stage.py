@@ -133,7 +133,8 @@ class Stage:
             self.saving.urge()
         self.lost_events += len(result.failures)
         for batch in result.batches:
-            self.outlet.emit(Parcel(batch))
+            stream, _ = {**self.saving.inputs, **self._in_hand}.get(batch.supplier, (0, 0))
+            self.outlet.emit(Parcel(batch, upto=(stream, 0)))
         if self._stream_ended is not None:
             self._end_stream(self._stream_ended)
             self._stream_ended = None
@@ -182,7 +183,8 @@ class Stage:
         limit = math.inf if self.spec.engine == "spark" else WORK_BYTES
         while self._next() and taken < limit:
             flow, item = self._inbox[0]
-            if self._passes(item):
+            stream, _ = self._in_hand.get(supplier_of(item), item.upto)
+            if self._passes(item) or stream != item.upto[0]:
                 break
             self._inbox.popleft()
             if isinstance(item, Parcel):
@@ -230,8 +232,7 @@ class Stage:
         return False
 
     def _end_stream(self, ended: StreamEnded) -> None:
-        # A relay passes on the stream of its supplier, a filter makes one of its own.
-        self.outlet.end_stream(ended.supplier, ended.upto if self.spec.envelope is None else None)
+        self.outlet.end_stream(ended.supplier, ended.upto)
         self.saving.urge()  # so that what the supplier's process keeps can go with it
 
     def _discard(self) -> None:

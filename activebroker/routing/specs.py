@@ -10,7 +10,7 @@ from activebroker.filters import Envelope
 
 # How far a supplier's stream has come on a channel: (stream, count). The count goes up by one with
 # each event and with the end. The stream of a supplier is its outlet's id, so that a later supplier
-# of the same name is always further on; of what a filter makes, it is 0.
+# of the same name is always further on; what a filter makes is counted in the stream it is made of.
 Position = tuple[int, int]
 Positions = dict[str, Position]  # by supplier
 

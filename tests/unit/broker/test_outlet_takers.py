@@ -106,7 +106,7 @@ def test_each_supplier_is_settled_by_itself(made: Sent) -> None:
     made.open(1)
     for supplier in ("A", "B"):
         made.outlet.emit(parcel(1, supplier=supplier))
-    made.outlet.settle("late", {"B": (0, 1)})
+    made.outlet.settle("late", {"B": (1, 1)})
     assert [supplier for supplier, _, _ in made.outlet.takers["late"].kept] == ["A"]
 
 
@@ -137,13 +137,13 @@ def test_what_is_numbered_here_is_settled_though_it_is_not_kept(made: Sent) -> N
     made.open(1, keeps=False)
     made.outlet.emit(parcel(1, 2))
     made.outlet.emit(parcel(3, supplier="B"))
-    assert not made.outlet.settled({"A": (0, 2)})
-    assert made.outlet.settled({"C": (0, 9)}), "of this it was given nothing"
-    made.outlet.settle("late", {"A": (0, 1)})
-    assert made.outlet.settled({"A": (0, 1)}) and not made.outlet.settled({"A": (0, 2)})
-    made.outlet.settle("late", {"A": (0, 2)})
-    assert made.outlet.settled({"A": (0, 2)}) and made.outlet.unsettled
-    made.outlet.settle("late", {"B": (0, 1)})
+    assert not made.outlet.settled({"A": (1, 2)})
+    assert made.outlet.settled({"C": (1, 9)}), "of this it was given nothing"
+    made.outlet.settle("late", {"A": (1, 1)})
+    assert made.outlet.settled({"A": (1, 1)}) and not made.outlet.settled({"A": (1, 2)})
+    made.outlet.settle("late", {"A": (1, 2)})
+    assert made.outlet.settled({"A": (1, 2)}) and made.outlet.unsettled
+    made.outlet.settle("late", {"B": (1, 1)})
     assert not made.outlet.unsettled
 
 
@@ -152,15 +152,15 @@ def test_what_all_takers_have_settled_is_settled(made: Sent) -> None:
     made.open(2, taker="port 52", keeps=False)
     made.outlet.emit(parcel(1))
     for taker in ("late", "port 52"):
-        assert not made.outlet.settled({"A": (0, 1)})
-        made.outlet.settle(taker, {"A": (0, 1)})
-    assert made.outlet.settled({"A": (0, 1)})
+        assert not made.outlet.settled({"A": (1, 1)})
+        made.outlet.settle(taker, {"A": (1, 1)})
+    assert made.outlet.settled({"A": (1, 1)})
 
 
 def test_who_wanted_none_of_it_has_settled_it(made: Sent) -> None:
     made.open(1, HIGH)
     made.outlet.emit(parcel(1))
-    assert made.outlet.settled({"A": (0, 1)})
+    assert made.outlet.settled({"A": (1, 1)})
 
 
 # --- numbering ----------------------------------------------------------------------------------
@@ -171,8 +171,8 @@ def test_a_filter_s_events_are_numbered_and_its_ends_with_them(made: Sent) -> No
     made.outlet.emit(parcel(1, 2, first=40))
     made.outlet.end_stream("A")
     made.outlet.emit(parcel(3, first=0))
-    assert [item.upto for _, item in made.items] == [(0, 2), (0, 3), (0, 4)]
-    assert made.outlet.positions == {"A": (0, 4)}
+    assert [item.upto for _, item in made.items] == [(1, 2), (1, 3), (1, 4)]
+    assert made.outlet.positions == {"A": (1, 4)}
 
 
 def test_a_supplier_s_events_keep_their_positions(sent: Sent) -> None:
@@ -217,7 +217,7 @@ def test_who_resumes_amid_a_selection_of_a_filter_s_batch(made: Sent) -> None:
     made.outlet.emit(parcel(7, 1, 8, 2, 9))
     made.outlet.close(1)
     made.take()
-    made.open(2, since={"A": (0, 3)}, resumes=True)
+    made.open(2, since={"A": (1, 3)}, resumes=True)
     assert made.take() == [(2, [9])]
     assert made.outlet.takers["late"].predicate is not None
     made.outlet.emit(parcel(1, 6))
@@ -226,7 +226,7 @@ def test_who_resumes_amid_a_selection_of_a_filter_s_batch(made: Sent) -> None:
 
 def test_what_who_resumes_has_already_is_not_sent_when_it_comes(made: Sent) -> None:
     """The filter has gone on from a checkpoint, and makes again what its taker had got."""
-    made.open(1, since={"A": (0, 3), "B": (0, 1)})
+    made.open(1, since={"A": (1, 3), "B": (1, 1)})
     made.outlet.emit(parcel(0, 1))
     made.outlet.emit(parcel(2, 3))
     made.outlet.emit(parcel(5, supplier="B"))
@@ -236,7 +236,7 @@ def test_what_who_resumes_has_already_is_not_sent_when_it_comes(made: Sent) -> N
 
 
 def test_an_end_that_who_resumes_has_heard_is_not_sent_again(made: Sent) -> None:
-    made.open(1, since={"A": (0, 2)})
+    made.open(1, since={"A": (1, 2)})
     made.outlet.emit(parcel(0))
     made.outlet.end_stream("A")
     made.outlet.emit(parcel(1))
@@ -478,3 +478,14 @@ def test_who_comes_when_a_relay_has_ended_is_told_so(relayed: Sent) -> None:
     assert flow == 2 and isinstance(end, FlowEnded) and end.finished
     relayed.outlet.settle("port 52", {}, ended=True)
     assert list(relayed.outlet.takers) == ["late"]
+
+
+def test_what_is_made_of_a_later_stream_of_a_supplier_is_further_on(made: Sent) -> None:
+    """Though another place has made more of the one before, and this one nothing."""
+    made.open(1)
+    made.outlet.emit(parcel(1, 2))
+    later = parcel(3)
+    later.upto = (7, 1)
+    made.outlet.emit(later)
+    made.outlet.end_stream("A", (7, 2))
+    assert [item.upto for _, item in made.items] == [(1, 2), (7, 1), (7, 2)]

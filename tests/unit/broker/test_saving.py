@@ -72,7 +72,7 @@ class Bench:
         self.stage.done(RunResult(batches=batches))
 
     def settle(self, count: int, supplier: str = "A") -> None:
-        self.outlet.settle("port 9", {supplier: (0, count)})
+        self.outlet.settle("port 9", {supplier: (1, count)})
 
     def wait(self) -> None:
         for _ in range(CHECKPOINT_TICKS):
@@ -104,7 +104,7 @@ def test_the_steps_of_a_checkpoint(bench: Bench) -> None:
     assert bench.saving.to_send() is None, "not all of what came out is settled"
     assert bench.saving.kept() == [], "it was not even sent"
     bench.settle(3)
-    assert bench.saving.to_send() == Checkpoint(STATE, {"A": (1, 3)}, {"A": (0, 3)})
+    assert bench.saving.to_send() == Checkpoint(STATE, {"A": (1, 3)}, {"A": (1, 3)})
     assert bench.saving.to_send() is None, "it is sent once"
     assert bench.saving.kept() == [(*SOURCE, {"A": (1, 3)}, False)]
     assert bench.saving.kept() == [], "it is settled once"
@@ -120,7 +120,7 @@ def test_what_comes_behind_the_snapshot_is_not_of_the_checkpoint(bench: Bench) -
     bench.stage.snapshot_taken(STATE)
     bench.run()
     bench.settle(1)
-    assert bench.saving.to_send() == Checkpoint(STATE, {"A": (1, 1)}, {"A": (0, 1)})
+    assert bench.saving.to_send() == Checkpoint(STATE, {"A": (1, 1)}, {"A": (1, 1)})
     assert bench.saving.kept() == [(*SOURCE, {"A": (1, 1)}, False)]
 
 
@@ -165,7 +165,7 @@ def test_where_no_filter_runs_there_is_no_state_to_take() -> None:
     bench.wait()
     assert bench.stage.pump() is None and bench.saving.state is SavingState.SETTLING
     bench.settle(2)
-    assert bench.saving.to_send() == Checkpoint({}, {"A": (1, 2)}, {"A": (0, 2)})
+    assert bench.saving.to_send() == Checkpoint({}, {"A": (1, 2)}, {"A": (1, 2)})
 
 
 def test_a_state_that_cannot_be_taken_is_asked_for_once(bench: Bench) -> None:
@@ -176,13 +176,13 @@ def test_a_state_that_cannot_be_taken_is_asked_for_once(bench: Bench) -> None:
     bench.saving.fails = True  # as the node does when the driver says so
     bench.stage.snapshot_taken({})
     bench.settle(1)
-    assert bench.saving.to_send() == Checkpoint({}, {"A": (1, 1)}, {"A": (0, 1)})
+    assert bench.saving.to_send() == Checkpoint({}, {"A": (1, 1)}, {"A": (1, 1)})
     bench.saving.kept()
     bench.run(parcel(2, first=1))
     bench.wait()
     assert bench.stage.pump() is None and bench.saving.state is SavingState.SETTLING
     bench.settle(2)
-    assert bench.saving.to_send() == Checkpoint({}, {"A": (1, 2)}, {"A": (0, 2)})
+    assert bench.saving.to_send() == Checkpoint({}, {"A": (1, 2)}, {"A": (1, 2)})
 
 
 # --- when it is due -----------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_the_end_of_a_stream_makes_it_due(bench: Bench) -> None:
     assert bench.stage.pump() == SnapshotStage(1)
     bench.stage.snapshot_taken({})
     bench.settle(2)
-    assert bench.saving.to_send() == Checkpoint({}, {"A": (1, 2)}, {"A": (0, 2)})
+    assert bench.saving.to_send() == Checkpoint({}, {"A": (1, 2)}, {"A": (1, 2)})
 
 
 @pytest.mark.parametrize("why", ["does not recover", "nobody keeps for it"])
@@ -259,15 +259,15 @@ def test_all_who_keep_something_are_told(bench: Bench) -> None:
 
 
 def test_from_a_checkpoint_it_goes_on_where_that_was_taken() -> None:
-    bench = Bench(checkpoint=Checkpoint(STATE, {"A": (1, 5), "B": (2, 1)}, {"A": (0, 3)}))
+    bench = Bench(checkpoint=Checkpoint(STATE, {"A": (1, 5), "B": (2, 1)}, {"A": (1, 3)}))
     assert bench.port.received == {"A": (1, 5), "B": (2, 1)}
     bench.run(parcel(1, first=5))
-    assert bench.outlet.positions == {"A": (0, 4)}
+    assert bench.outlet.positions == {"A": (1, 4)}
     bench.wait()
     bench.stage.pump()
     bench.stage.snapshot_taken(STATE)
     bench.settle(4)
-    expected = Checkpoint(STATE, {"A": (1, 6), "B": (2, 1)}, {"A": (0, 4)})
+    expected = Checkpoint(STATE, {"A": (1, 6), "B": (2, 1)}, {"A": (1, 4)})
     assert bench.saving.to_send() == expected
 
 
@@ -300,7 +300,7 @@ def test_before_it_leaves_them_it_takes_one_of_all_that_they_had_sent(alone: Ben
     assert alone.stage.pump() == SnapshotStage(1)
     alone.stage.snapshot_taken(STATE)
     alone.settle(2)
-    assert alone.saving.to_send() == Checkpoint(STATE, {"A": (1, 2)}, {"A": (0, 2)})
+    assert alone.saving.to_send() == Checkpoint(STATE, {"A": (1, 2)}, {"A": (1, 2)})
     assert alone.saving.wanted
     alone.saving.kept()
     assert not alone.saving.wanted
