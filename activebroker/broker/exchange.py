@@ -256,6 +256,7 @@ class Exchange:
 
     def close_port(self, id: int) -> None:
         """The user closed the subscription."""
+        self.settling.pop(id, None)
         if (port := self.ports.pop(id, None)) is not None:
             self._drop_port(port)
 

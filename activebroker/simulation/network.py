@@ -48,8 +48,10 @@ class Network:
         name = source.name
         pair = (name, peer) if name < peer else (peer, name)
         if pair not in self.connected:
-            if address is None:
-                return
+            now = self._world.env.now
+            ways = self.route(source.name, peer), self.route(peer, source.name)
+            if address is None or any(way.cut_until > now for way in ways):
+                return  # to connect takes both ways
             self.connected[pair] = None
         world, options, happens = self._world, self.options, self._happens
         random = self._random.random
