@@ -219,3 +219,24 @@ def test_a_supplier_that_leaves_behind_a_full_window_does_not_hold_up_a_move() -
     scene.settle()
     assert sink.traces == [f"{n}/{n + 1}" for n in range(40)]
     finish(scene, sink)
+
+
+@pytest.mark.parametrize("to", ["dallas", "hub"])
+def test_who_is_lost_to_the_old_place_only_begins_once_more_at_the_new_one(to: str) -> None:
+    """What it sent there is lost, the broker is the one that goes, and had nothing left to do."""
+    scene = Scene()
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", derived)
+    source.publish(0, 1)
+    scene.settle()
+    scene.net.network.cut("east", "atlanta", 30.0)
+    source.publish(2)
+    answer = scene.begin_move(derived, to)
+    scene.net.run_until(lambda: answer.done)
+    source.publish(3)
+    scene.net.run_for(FOUND_LOST)
+    assert scene.places(derived) == [to]
+    source.publish(0, 1)
+    finish(scene, sink)
+    assert sink.traces == COUNTED
