@@ -129,6 +129,10 @@ class Recovery:
                 graph.displace(channel, stage.id)
                 yield from self._tidy([(node, Undeploy(stage.id, discard=True))])
                 continue
+            if isinstance(channel, Relay) and not self._lives(channel.own):
+                graph.displace(channel, stage.id)
+                yield from self._tidy([(node, Undeploy(stage.id, discard=True))])
+                return False  # its supplier was lost meanwhile
             yield from self._connect(channel, stage, feeds, received)
             return True
         return False
