@@ -67,6 +67,13 @@ class PartyLost:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The filter will be put together again elsewhere, whatever becomes of the switch-over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlinePassed:
     pass
 
@@ -149,6 +156,10 @@ class Initiator(Machine):
         self.state = InitiatorState.FAILED
         return [CancelDeadline(), Finish("failed", f"{input.party!r} was lost")]
 
+    def _give_up(self, input: GivenUp, _: float) -> list[Effect]:
+        self.state = InitiatorState.FAILED
+        return [CancelDeadline(), Finish("failed", input.reason)]
+
     def _overdue(self, _: DeadlinePassed, __: float) -> list[Effect]:
         waiting = ", ".join(map(repr, self._waiting))
         return [Finish("overdue", f"the switch-over waits for {waiting}")]
@@ -185,6 +196,9 @@ class Initiator(Machine):
         ),
         (InitiatorState.SWAPPING, PartyLost): Transition(
             _lost, (InitiatorState.SWAPPING, InitiatorState.FAILED), (CancelDeadline, Finish)
+        ),
+        (InitiatorState.SWAPPING, GivenUp): Transition(
+            _give_up, (InitiatorState.FAILED,), (CancelDeadline, Finish)
         ),
         (InitiatorState.SWAPPING, DeadlinePassed): Transition(
             _overdue, (InitiatorState.SWAPPING,), (Finish,)

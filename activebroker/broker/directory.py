@@ -609,6 +609,9 @@ class Directory:
     def _lose_filter(self, channel: Channel, node: str) -> Change:
         """A node is gone, and with it the place of a derived channel's filter, or what it had made
         at an earlier place."""
+        if (moving := self._changes.migration_of(channel.name)) is not None:
+            moving.give_up(f"{node!r} was lost")  # it is recovered when that has failed
+            return
         if self._recovery.possible(channel):
             self._unaccepted.pop(channel.name, None)
             if (yield from self._recovery.recover(channel)):

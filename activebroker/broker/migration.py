@@ -92,6 +92,10 @@ class Migration:
     def deadline_passed(self) -> None:
         self._handle(initiator.DeadlinePassed())
 
+    def give_up(self, reason: str) -> None:
+        """What it moves cannot wait for it any more: it fails."""
+        self._handle(initiator.GivenUp(reason))
+
     def lost(self, node: str) -> None:
         involved = {*self.plan.origins, *self.plan.destinations}
         involved |= {swap.source for swap in self.plan.swaps}

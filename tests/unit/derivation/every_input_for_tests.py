@@ -51,6 +51,7 @@ def inputs(plan: Plan) -> list[object]:
         *(initiator.PartyRefused(party, "why") for party in hosts),
         *(initiator.PartyStarted(party) for party in plan.destinations),
         *(initiator.PartyLost(party) for party in parties),
+        initiator.GivenUp("why"),
         initiator.DeadlinePassed(),
         *(source.SwapRequested(swap) for swap in plan.swaps),
         origin.PrepareReceived(),

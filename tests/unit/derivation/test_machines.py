@@ -284,6 +284,10 @@ def test_before_the_swaps_a_derivation_is_rolled_back_and_says_why(
             [CancelDeadline(), Finish("failed", "at 'dallas': its state is gone")],
         ),
         (
+            initiator.GivenUp("'atlanta' was lost"),
+            [CancelDeadline(), Finish("failed", "'atlanta' was lost")],
+        ),
+        (
             initiator.DeadlinePassed(),
             [Finish("overdue", "the switch-over waits for 'dallas'")],
         ),
@@ -365,7 +369,7 @@ EXPECTED: dict[type[Machine], dict[Enum, tuple[str, str]]] = {
         InitiatorState.IDLE: ("Begun", ""),
         InitiatorState.PREPARING: ("PartyPrepared PartyRefused PartyLost DeadlinePassed", ""),
         InitiatorState.SWAPPING: (
-            "PartyStarted PartyRefused PartyLost DeadlinePassed",
+            "PartyStarted PartyRefused PartyLost GivenUp DeadlinePassed",
             "PartyPrepared",
         ),
         **dict.fromkeys(
@@ -406,6 +410,7 @@ INPUTS: dict[type[Machine], list[object]] = {
         initiator.PartyRefused("dallas", "why"),
         initiator.PartyStarted("dallas"),
         initiator.PartyLost("dallas"),
+        initiator.GivenUp("why"),
         initiator.DeadlinePassed(),
     ],
     Source: [source.SwapRequested(JFK)],
