@@ -119,6 +119,8 @@ class Recovery:
             return False  # its supplier is gone with all that it kept
         follows, channel.returning = graph.beside(channel), False
         for node in self.candidates(channel):
+            if node not in self._members:
+                continue  # lost meanwhile
             if not follows:
                 channel.at = node
             stage = graph.place(channel, node, engine)
