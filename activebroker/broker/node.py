@@ -165,8 +165,9 @@ class Node:
                 self._stage_loaded(stage_id, error)
             case StateFailed(stage_id, failures):
                 if (stage := self.exchange.stages.get(stage_id)) is not None:
-                    stage.saving.fails = stage.saving.state is SavingState.TAKING
-                    self._report(stage, failures)
+                    if not stage.saving.fails:  # a move asks once more
+                        self._report(stage, failures)
+                    stage.saving.fails |= stage.saving.state is SavingState.TAKING
             case StateSnapshotted(stage_id, state):
                 self._snapshotted(stage_id, state)
             case TimerFired(key):
