@@ -12,18 +12,17 @@ for are there. A relay is a filter that forwards everything.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
 from activebroker.broker.changes import Change
-from activebroker.broker.messages import CallBody, Deploy, OpenFlow, ReleasePort, Undeploy
+from activebroker.broker.messages import Deploy, OpenFlow, ReleasePort, Undeploy
+from activebroker.broker.wiring import Wiring
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.routing import (
     Channel,
     Flow,
-    Graph,
-    Member,
     Outlet,
     Positions,
     Relay,
@@ -38,25 +37,13 @@ log = logging.getLogger(__name__)
 class Recovery:
     """Changes of the directory that put lost filters together again.
 
-    `tidy(calls)` makes calls and does not mind nodes that are gone; `expect(flows)` gives notice of
-    new flows; `greet(pairs)` lets (source, target) nodes meet; `expel(node)` takes a member for
-    lost.
+    `expel(node)` takes a member for lost.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        members: dict[str, Member],
-        tidy: Callable[[Iterable[tuple[str, CallBody]]], Change],
-        expect: Callable[[Iterable[Flow]], None],
-        greet: Callable[[list[tuple[str, str]]], None],
-        expel: Callable[[str], None],
-    ) -> None:
-        self._graph = graph
-        self._members = members
-        self._tidy = tidy
-        self._expect = expect
-        self._greet = greet
+    def __init__(self, wiring: Wiring, expel: Callable[[str], None]) -> None:
+        self._wiring = wiring
+        self._graph = wiring.graph
+        self._members = wiring.members
         self._expel = expel
 
     def possible(self, channel: Channel) -> bool:
@@ -91,11 +78,13 @@ class Recovery:
         old = [(stage.node, stage.id) for stage in channel.stages.values()]
         old += [(outlet.node, outlet.id) for outlet in channel.left.values()]
         old = list(dict.fromkeys([*old, *also]))
-        yield from self._tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
+        yield from self._wiring.tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
         outlets = tuple(stage for _, stage in old)
         ports = graph.wanting(channel)
         asked = [port for port in ports if port.node in self._members]
-        came = yield from self._tidy((port.node, ReleasePort(port.id, outlets)) for port in asked)
+        came = yield from self._wiring.tidy(
+            (port.node, ReleasePort(port.id, outlets)) for port in asked
+        )
         received: dict[int, Positions] = {}
         for port in ports:
             if port.makes is not None:  # should it be lost as well, it will go on from there
@@ -129,11 +118,11 @@ class Recovery:
             except ActiveBrokerError as error:
                 log.warning("channel %r cannot go on at %r: %s", channel.name, node, error)
                 graph.displace(channel, stage.id)
-                yield from self._tidy([(node, Undeploy(stage.id, discard=True))])
+                yield from self._wiring.tidy([(node, Undeploy(stage.id, discard=True))])
                 continue
             if isinstance(channel, Relay) and not self._lives(channel.own):
                 graph.displace(channel, stage.id)
-                yield from self._tidy([(node, Undeploy(stage.id, discard=True))])
+                yield from self._wiring.tidy([(node, Undeploy(stage.id, discard=True))])
                 return False  # its supplier was lost meanwhile
             yield from self._connect(channel, stage, feeds, received)
             return True
@@ -197,14 +186,14 @@ class Recovery:
                 up.append((flow, before))
         flows = [flow for flow, _ in (*down, *up)]
         pairs = [(flow.outlet.node, flow.port.node) for flow in flows]
-        self._greet([*pairs, (stage.node, channel.owner)])
-        self._expect(flows)
+        self._wiring.greet([*pairs, (stage.node, channel.owner)])
+        self._wiring.expect(flows)
         # A supplier's own outlet may not be at the end yet of what it gave a relay's takers itself.
         behind = isinstance(channel, Relay)
-        yield from self._tidy(
+        yield from self._wiring.tidy(
             (stage.node, OpenFlow(flow.spec(since=at, behind=behind))) for flow, at in down
         )
-        yield from self._tidy(
+        yield from self._wiring.tidy(
             (
                 flow.outlet.node,
                 OpenFlow(flow.spec(after, self._since(channel, flow), True)),

@@ -103,7 +103,7 @@ def leftovers(node: Node) -> dict[str, object]:
     }
     if node.directory is not None:
         graph = node.directory.graph
-        left["checkpoints that wait"] = node.directory._unaccepted
+        left["checkpoints that wait"] = node.directory._checkpoints.waiting
         left["flows in the picture"] = graph.flows
         left["relays in the picture"] = graph.relays
         for channel in graph.channels.values():

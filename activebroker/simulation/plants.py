@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from activebroker.broker.directory import Directory
 from activebroker.broker.effects import CancelTimer
 from activebroker.broker.exchange import Exchange
 from activebroker.broker.link import Link
@@ -26,6 +25,7 @@ from activebroker.broker.peers import Peers
 from activebroker.broker.port import Port
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.stage import Stage
+from activebroker.broker.wiring import Wiring
 from activebroker.filters import FilterRunner
 from activebroker.matching import Parcel, select
 from activebroker.routing import Channel, Positions
@@ -349,9 +349,9 @@ def _(original: Original) -> Original:
     return lambda self, *args: original(self, *args[:-1], False)
 
 
-@plant("who is new at a relay sees what had holes", Directory, "_feed_relays")
+@plant("who is new at a relay sees what had holes", Wiring, "feed_relays")
 def _(original: Original) -> Original:
-    def feed_relays(self: Directory, channel: Channel) -> Iterator[Any]:
+    def feed_relays(self: Wiring, channel: Channel) -> Iterator[Any]:
         yield from original(self, channel)
         for relay in self.graph.relays_of(channel):
             relay.since = {}

@@ -386,7 +386,7 @@ def test_a_supplier_ends_when_its_relay_has_no_place(scene: Scene) -> None:
     scene.settle()
     directory = scene.host("hub").node.directory
     assert directory is not None
-    directory._recovery.candidates = lambda channel: []  # type: ignore[method-assign]
+    directory._endings._recovery.candidates = lambda channel: []  # type: ignore[method-assign]
     scene.net.kill("atlanta")
     source.publish(0)
     scene.net.run_for(FOUND_LOST)

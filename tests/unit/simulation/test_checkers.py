@@ -276,6 +276,6 @@ def test_what_a_closed_channel_leaves_in_the_picture_is_found() -> None:
     channel.checkpoint = Checkpoint({}, {}, {})
     left = list(checkers.nothing_left(scene.world.hosts["hub"]))
     assert [line.split(" of ")[0] for line in left] == ["left: left", "left: checkpoint"]
-    directory._unaccepted["x"] = {7: CheckpointTaken("x", 7, channel.checkpoint)}
+    directory._checkpoints.waiting["x"] = {7: CheckpointTaken("x", 7, channel.checkpoint)}
     (wait, *_) = checkers.nothing_left(scene.world.hosts["hub"])
     assert wait.startswith("left: checkpoints that wait")
