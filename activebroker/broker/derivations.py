@@ -132,6 +132,8 @@ class Derivations:
         if outcome == "rolled back":
             if isinstance(migration.channel, Relay):
                 self._checkpoints.forget(migration.channel.name)
+            else:
+                self._checkpoints.accept(name)  # what has waited for the move to end
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
         channel = migration.channel

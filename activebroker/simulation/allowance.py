@@ -28,6 +28,7 @@ _REFUSALS = (
 # Why a channel may end early: there is nobody who can load its filter.
 _ENDS = ("could not go on",)
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
+SLOW = 0.2  # seconds of delay of which late frames take ten times as much
 
 
 class Allowance:
@@ -37,15 +38,18 @@ class Allowance:
     `end`, and any request may be refused. Of a supplier whose own process died events may be
     missing from some point on; never in between, twice, or in another order.
 
-    Where frames are lost for longer than the directory waits for an answer, it may have waited in
-    vain.
+    Where frames are lost, or late, for longer than the directory waits for an answer, it may have
+    waited in vain.
     """
 
     def __init__(self, world: World, scenario: Scenario) -> None:
         self._world = world
         self._patient = scenario.options.patience >= LONG and not scenario.faults
-        # What is lost is asked for once a second: it may be lost ten times.
-        self._slow = scenario.options.loss > 0 and scenario.length > PATIENCE
+        # What is lost is asked for once a second, and may be lost ten times; what is late, on a slow
+        # route, is late by two seconds, and answers to it may be late as well.
+        options = scenario.options
+        late = options.slowest >= SLOW and (options.straggling > 0 or options.reordering > 0)
+        self._slow = scenario.length > PATIENCE and (options.loss > 0 or late)
 
     def refusal(self, error: ActiveBrokerError) -> bool:
         """Whether a request may be answered with this error."""
