@@ -45,8 +45,8 @@ class Allowance:
     def __init__(self, world: World, scenario: Scenario) -> None:
         self._world = world
         self._patient = scenario.options.patience >= LONG and not scenario.faults
-        # What is lost is asked for once a second, and may be lost ten times; what is late, on a slow
-        # route, is late by two seconds, and answers to it may be late as well.
+        # What is lost is asked for once a second, and may be lost ten times; what is late on a slow
+        # route is late by two seconds, and the answers to it may be late as well.
         options = scenario.options
         late = options.slowest >= SLOW and (options.straggling > 0 or options.reordering > 0)
         self._slow = scenario.length > PATIENCE and (options.loss > 0 or late)

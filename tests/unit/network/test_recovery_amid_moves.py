@@ -240,3 +240,21 @@ def test_who_is_lost_to_the_old_place_only_begins_once_more_at_the_new_one(to: s
     source.publish(0, 1)
     finish(scene, sink)
     assert sink.traces == COUNTED
+
+
+def test_a_filter_has_come_to_its_suppliers_though_it_was_to_move_on() -> None:
+    """What it made before is safe while it waits for a move that is then rolled back."""
+    moving = Moving(0, "atlanta")
+    scene = moving.scene
+    scene.net.refusing = "dallas"
+    first, second = (scene.begin_move(moving.derived, to) for to in ("supplier", "dallas"))
+    scene.net.run_until(lambda: second.done)
+    assert first.error is None and "stays where it was" in str(second.error)
+    scene.settle()
+    directory = scene.host("hub").node.directory
+    assert directory is not None
+    assert not directory.graph.channels[moving.derived].returning
+    scene.derive(HoldBack, "supplier", moving.derived)
+    moving.publish(2, 3, 0, 1)
+    moving.finish()
+    moving.check(*moving.sources)
