@@ -30,7 +30,7 @@ from activebroker.filters import FilterRunner
 from activebroker.matching import Parcel, select
 from activebroker.routing import Channel, Positions
 from activebroker.simulation.run import run
-from activebroker.simulation.scenario import draw
+from activebroker.simulation.scenario import Scenario, draw
 from activebroker.simulation.shrink import kind
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -430,16 +430,16 @@ def _(original: Original) -> Original:
 # --- how soon they are found ----------------------------------------------------------------------
 
 
-def found(seed: int, plant: Plant) -> str | None:
-    """The kind of violation by which a seed finds a planted fault, if it does.
+def found(scenario: Scenario, plant: Plant) -> str | None:
+    """The kind of violation by which a scenario finds a planted fault, if it does.
 
     A checker has to find it: a fault that makes the core raise is not planted well. Without it the
-    seed has to be clean.
+    scenario has to be clean.
     """
-    kinds = [kind(each) for each in run(draw(seed), plant, record=False).violations]
+    kinds = [kind(each) for each in run(scenario, plant, record=False).violations]
     if not kinds or any(each.startswith("crash") for each in kinds):
         return None
-    return None if run(draw(seed), record=False).violations else kinds[0]
+    return None if run(scenario, record=False).violations else kinds[0]
 
 
 def main() -> None:
@@ -447,7 +447,7 @@ def main() -> None:
     table = Table("planted fault", "seed", "kind of violation")
     for name, plant in PLANTS.items():
         with console.status(name):
-            hits = ((seed, what) for seed in range(SEEDS) if (what := found(seed, plant)))
+            hits = ((seed, what) for seed in range(SEEDS) if (what := found(draw(seed), plant)))
             seed, what = next(hits, (None, f"not in {SEEDS:,} seeds"))
         table.add_row(name, "" if seed is None else str(seed), what)
     console.print(table)

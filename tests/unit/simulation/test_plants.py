@@ -3,48 +3,62 @@
 from __future__ import annotations
 
 import pytest
+from relays_for_tests import relay_dies, slow
 
 from activebroker.simulation.plants import PLANTS, SEEDS, found
+from activebroker.simulation.scenario import draw
 
 # `python -m activebroker.simulation.plants` prints this, and how they are found.
 FOUND = {
-    "the ACK overtakes what waits for credit": 778,
+    "the ACK overtakes what waits for credit": 399,
     "the ACK is sent before the swap": 1,
     "the mark is omitted": 1,
-    "one event too many goes the old way": 3,
+    "one event too many goes the old way": 1,
     "one event is dropped at the switch-over": 18,
-    "flows do not wait for those that they follow": 3,
-    "the buffer is not merged": 67,
-    "the buffer is merged after the new events": 241,
-    "the end of a stream is lost at the hand-over": 886,
+    "flows do not wait for those that they follow": 146,
+    "the buffer is not merged": 22,
+    "the buffer is merged after the new events": 22,
+    "the end of a stream is lost at the hand-over": 1508,
     "a roll-back forgets what was held": 1455,
     "the state is not restored": 18,
     "the snapshot is one event early": 18,
-    "the snapshot is one event late": 21,
-    "a checkpoint is sent before what led to it is settled": 672,
+    "the snapshot is one event late": 81,
+    "a checkpoint is sent before what led to it is settled": 1804,
     "inputs are settled before the directory has the checkpoint": 2,
     "what is kept goes with the flow that is lost": 207,
     "what is kept is not sent to who resumes": 207,
     "a port does not tell how far it has come": 207,
-    "the checkpoint's state is not restored": 467,
-    "the numbering of what comes out is not restored": 629,
-    "a filter goes on before those whom its events are for are served": 209,
+    "the checkpoint's state is not restored": 368,
+    "the numbering of what comes out is not restored": 76,
+    "a filter goes on before those whom its events are for are served": 246,
+    "a relay does not know how far its subscriptions have settled": 688,
     "repeated frames are taken again": 4,
     "gaps are accepted": 1,
-    "what is missing is not asked for": 1,
-    "a stale incarnation is accepted": 261,
+    "what is missing is not asked for": 2,
+    "a stale incarnation is accepted": 433,
     "credit leaks": 31,
     "credit is returned twice": 31,
     "timers are never cancelled": 0,
-    "the loss of one source ends the streams of all": 462,
+    "the loss of one source ends the streams of all": 383,
 }
 
 
-def test_every_plant_has_its_seed() -> None:
-    assert set(FOUND) == set(PLANTS)
+# Of relays that die amid offloads of some consumers, which `draw` makes too rarely: the scenario of
+# the first seed from 3000 on that finds it.
+RELAYS = {
+    "who is new at a relay sees what had holes": relay_dies(3195),
+    "who goes on at a relay does not wait for what its supplier sent itself": slow(
+        relay_dies(3070)
+    ),
+}
+
+
+def test_every_plant_is_found_within_so_many_seeds() -> None:
+    assert FOUND.keys() | RELAYS.keys() == PLANTS.keys()
     assert max(FOUND.values()) < SEEDS
 
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_fault_is_found(name: str) -> None:
-    assert found(FOUND[name], PLANTS[name]) is not None
+    scenario = draw(FOUND[name]) if name in FOUND else RELAYS[name]
+    assert found(scenario, PLANTS[name]) is not None
