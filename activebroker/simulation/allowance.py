@@ -10,7 +10,7 @@ from activebroker.core.errors import (
     MoveFailed,
     Unreachable,
 )
-from activebroker.simulation.scenario import Scenario
+from activebroker.simulation.scenario import SHORT, Scenario
 from activebroker.simulation.users import Channel, Consumer, Supplier
 from activebroker.simulation.world import World
 
@@ -38,8 +38,8 @@ class Allowance:
     `end`, and any request may be refused. Of a supplier whose own process died events may be
     missing from some point on; never in between, twice, or in another order.
 
-    Where frames are lost, or late, for longer than the directory waits for an answer, it may have
-    waited in vain.
+    Where frames are lost, or late, or a process is silent, for about as long as the directory waits
+    for an answer, it may have waited in vain.
     """
 
     def __init__(self, world: World, scenario: Scenario) -> None:
@@ -49,7 +49,8 @@ class Allowance:
         # route is late by two seconds, and the answers to it may be late as well.
         options = scenario.options
         late = options.slowest >= SLOW and (options.straggling > 0 or options.reordering > 0)
-        self._slow = scenario.length > PATIENCE and (options.loss > 0 or late)
+        silent = any(fault.do != "crash" and fault.seconds > SHORT for fault in scenario.faults)
+        self._slow = silent or (scenario.length > PATIENCE and (options.loss > 0 or late))
 
     def refusal(self, error: ActiveBrokerError) -> bool:
         """Whether a request may be answered with this error."""
