@@ -108,8 +108,8 @@ class Outlet:
 
     `supplier` is the user's, None at a stage. `numbers`: what it emits is counted here, from the
     begin of each stream of a supplier (that of a filter); otherwise items bear their positions
-    already. At a stage it
-    `tracks`: it knows how far every taker has settled, for the stage settles its inputs in turn.
+    already. At a stage it `tracks`: it knows how far every taker has settled, for the stage settles
+    its inputs in turn.
     """
 
     def __init__(

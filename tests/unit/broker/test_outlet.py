@@ -122,3 +122,17 @@ def test_an_outlet_without_flows_is_drained_at_its_end(sent: Sent) -> None:
     assert not sent.outlet.drained
     sent.outlet.end(finished=True)
     assert sent.outlet.drained
+
+
+def test_a_flow_is_finished_behind_what_is_still_on_its_way(sent: Sent) -> None:
+    """At a relay, whose supplier has published more when a channel is closed."""
+    sent.open(1)
+    sent.open(2)
+    sent.outlet.emit(parcel(0))
+    sent.outlet.finish(1, {"A": (1, 2)})
+    sent.outlet.finish(2, {})
+    assert sent.shown == [(1, [0]), (2, [0]), (2, "FlowEnded")]
+    for number in (1, 2):
+        sent.outlet.emit(parcel(number, first=number))
+    assert sent.shown[3:] == [(1, [1]), (1, "FlowEnded")]
+    assert sent.items[-1][1].finished

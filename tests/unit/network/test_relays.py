@@ -348,6 +348,22 @@ def test_a_filter_keeps_its_relay_where_it_moves(scene: Scene) -> None:
     assert sink.traces == COUNTED
 
 
+def test_what_was_published_before_a_filter_is_closed_comes_by_way_of_a_relay(
+    scene: Scene,
+) -> None:
+    source = scene.supplier("east", "A")
+    scene.offload(source, "atlanta")
+    derived = scene.derive(Count, "dallas")
+    sink, looks_on = scene.subscribe("west", derived), scene.subscribe("west", "x")
+    scene.settle()
+    source.publish(0, 1, 2)
+    scene.close(derived)
+    source.publish(3)
+    finish(scene, sink, looks_on)
+    assert sink.traces[:3] == COUNTED[:3]
+    assert looks_on.traces == ["0", "1", "2", "3"]
+
+
 # --- refusals -----------------------------------------------------------------------------------
 
 
