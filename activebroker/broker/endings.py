@@ -99,7 +99,7 @@ class Endings:
             channel.ports.clear()
             channel.takers.clear()
             channel.left.clear()
-            channel.checkpoint = None
+            channel.checkpoint, channel.returning = None, False
             self._checkpoints.forget(channel.name)
         if top.parent is not None:
             yield from self._wiring.feed_relays(self._graph.channels[top.parent])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import Scene, Sink, Source
 
-from activebroker.core.errors import ActiveBrokerError
+from activebroker.broker.messages import CloseChannel, Derive, Move
+from activebroker.core.errors import ActiveBrokerError, Closed
 from activebroker.simulation.machines import machines
-from activebroker.simulation.reference import Count, HoldBack
+from activebroker.simulation.reference import Count, HoldBack, envelope_of
 from derivation.initiator import InitiatorState
 
 FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
@@ -258,3 +259,23 @@ def test_a_filter_has_come_to_its_suppliers_though_it_was_to_move_on() -> None:
     moving.publish(2, 3, 0, 1)
     moving.finish()
     moving.check(*moving.sources)
+
+
+def test_who_waits_for_a_filter_to_come_to_its_suppliers_hears_that_it_was_closed() -> None:
+    moving = Moving(0, "atlanta")
+    scene = moving.scene
+    west = scene.host("west")
+    west.pause()  # it settles nothing
+    moving.publish(2)
+    scene.ask("hub", Move(moving.derived, "supplier", "hub", scene.patience))
+    beside = Derive(moving.derived, "", envelope_of(HoldBack), "supplier", "hub")
+    derive = scene.begin("hub", beside)
+    close = scene.begin("hub", CloseChannel("x"))
+    scene.net.run_for(2.0)
+    assert not derive.done and not close.done
+    west.resume()
+    scene.net.run_until(lambda: close.done)
+    scene.net.run_until(lambda: derive.done, within=1.0)
+    assert isinstance(derive.error, Closed)
+    scene.settle()
+    scene.check_nothing_left()
