@@ -1,14 +1,17 @@
 """A link: everything between two nodes, in sequence, acknowledged, exactly once.
 
-The transport may lose what is in flight when a connection breaks, and may deliver twice; the
-link numbers frames, keeps them until acknowledged and sends again what the peer misses. The
-receiver asks for that, on a gap or when a heartbeat overtakes what it announces; there is no
-resend timer, which on a thin link would only add to the queue. How much can be unacknowledged is
+The transport may lose what is in flight when a connection breaks, may deliver twice and in another
+order; the link numbers frames, keeps them until acknowledged and sends again what the peer misses.
+The receiver asks for that, on a gap or when a heartbeat overtakes what it announces, and holds
+what came early. It asks once for all it has heard of, and again only when nothing has come of it
+for a while: repeated without need, it would bury a slow process, or a thin link, in copies. For
+the same reason the sender has no resend timer. How much can be unacknowledged, or early, is
 bounded by the flows' credit, not here.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +23,7 @@ Buffers = Sequence[Any]  # objects with the buffer protocol
 
 ACK_EVERY = 32  # frames received before an acknowledgement goes out by itself
 HEARTBEAT_EVERY = 1.0  # seconds
+ASK_EVERY = 0.5  # seconds without anything of what was asked for
 
 
 @dataclass(slots=True)
@@ -41,7 +45,10 @@ class Link:
     _sent: int = 0
     _received: int = 0
     _acked: int = 0  # the last of `_received` that we acknowledged
-    _missing: bool = False  # we asked for a resend and have seen no progress since
+    _early: dict[int, tuple[Body, Buffers]] = field(default_factory=dict)  # came before its turn
+    _announced: int = 0  # the last that the peer has sent, as far as we have heard
+    _asked: int = 0  # we have asked for what is missing up to there
+    _waits_since: float = 0.0  # for what we have asked for
     _sent_at: float = 0.0
     heard_at: float = 0.0
 
@@ -55,34 +62,48 @@ class Link:
         self._unacked.append((self._sent, head, buffers))
         self.outgoing.append((head, buffers))
 
-    def receive(self, frame: Frame, now: float) -> bool:
-        """Take a frame of the peer's current incarnation; True: its body is next in order."""
+    def receive(self, frame: Frame, buffers: Buffers, now: float) -> list[tuple[Body, Buffers]]:
+        """Take a frame of the peer's current incarnation; return what is next in order."""
         self.heard_at = now
         while self._unacked and self._unacked[0][0] <= frame.ack:
             self._unacked.popleft()
         if frame.resend:
-            self.outgoing = [(head, buffers) for _, head, buffers in self._unacked]
-        if isinstance(frame.body, Heard):
-            if frame.seq > self._received:
-                self._ask_again()
-            return False
-        if frame.seq == self._received + 1:
-            self._received = frame.seq
-            self._missing = False
-            if self._received - self._acked >= ACK_EVERY:
-                self._say(Heard())
-            return True
-        if frame.seq > self._received:
-            self._ask_again()
-        else:
-            self._acked = min(self._acked, frame.seq - 1)  # our acknowledgement was lost
-        return False
+            self.outgoing = [(head, parts) for _, head, parts in self._unacked]
+        self._announced = max(self._announced, frame.seq)
+        ready: list[tuple[Body, Buffers]] = []
+        if not isinstance(frame.body, Heard):
+            if frame.seq <= self._received:
+                self._acked = min(self._acked, frame.seq - 1)  # our acknowledgement was lost
+            else:
+                self._early[frame.seq] = frame.body, buffers
+            while (following := self._early.pop(self._received + 1, None)) is not None:
+                self._received += 1
+                ready.append(following)
+        if ready:
+            self._waits_since = now
+        if self._received < self._announced and self._received >= self._asked:
+            self._ask_again(now)
+        elif self._received - self._acked >= ACK_EVERY:
+            self._say(Heard())
+        return ready
 
     def tick(self, now: float) -> None:
-        """Called several times a second: late acknowledgements and heartbeats."""
-        if self._received > self._acked or now - self._sent_at >= HEARTBEAT_EVERY:
-            self._say(Heard(), resend=self._missing)
+        """Called several times a second: late acknowledgements, heartbeats, what is missing."""
+        if self._received < self._announced and now - self._waits_since >= ASK_EVERY:
+            self._ask_again(now)
+        elif self._received > self._acked or now - self._sent_at >= HEARTBEAT_EVERY:
+            self._say(Heard())
             self._sent_at = now
+
+    @property
+    def due(self) -> float:
+        """When `tick` will have something to do."""
+        if self._received > self._acked:
+            return -math.inf
+        heartbeat = self._sent_at + HEARTBEAT_EVERY
+        if self._received < self._announced:
+            return min(heartbeat, self._waits_since + ASK_EVERY)
+        return heartbeat
 
     def take_outgoing(self, now: float) -> list[tuple[bytes, Buffers]]:
         taken, self.outgoing = self.outgoing, []
@@ -98,10 +119,9 @@ class Link:
     def unacknowledged(self) -> int:
         return len(self._unacked)
 
-    def _ask_again(self) -> None:
-        if not self._missing:
-            self._missing = True
-            self._say(Heard(), resend=True)
+    def _ask_again(self, now: float) -> None:
+        self._asked, self._waits_since = self._announced, now
+        self._say(Heard(), resend=True)
 
     def _say(self, body: Heard, resend: bool = False) -> None:
         self.outgoing.append((self._frame(body, self._sent, resend), ()))

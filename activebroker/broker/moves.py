@@ -180,6 +180,7 @@ class Moves:
         plan = message.plan
         if message.stage is not None:
             stage = self._exchange.open_stage(message.stage)
+            stage.outlet.begun = False
             machine = Destination(plan, self._here)
             at = self._destinations[plan.derivation] = _AtDestination(
                 machine, stage, message.outputs
@@ -272,18 +273,24 @@ class Moves:
                     at.know(ties.have)
                     self._exchange.merge(at.stage, list(buffer), ended, lost)
                 case protocol.StartFilter():
-                    for spec in at.outputs:
-                        self._exchange.open_flow(spec)
+                    self._open_outputs(at)
                     self._exchange.start_stage(at.stage)
                 case protocol.StopFilter(error):
-                    for spec in at.outputs:
-                        self._exchange.open_flow(spec)
+                    self._open_outputs(at)
                     at.stage.outlet.end(finished=True, error=error)
                     self._exchange.start_stage(at.stage)
                 case protocol.RemoveFilter():
                     self._exchange.remove_stage(at.stage.spec.id)
                 case protocol.Send(to, message):
                     self._tell(to, message)
+
+    def _open_outputs(self, at: _AtDestination) -> None:
+        outlet = at.stage.outlet
+        outlet.begun = True
+        for spec in at.outputs:
+            taker = outlet.takers.get(spec.taker)
+            if taker is None or taker.last < spec.id:  # else it goes on at another place already
+                self._exchange.open_flow(spec)
 
     def _both_prepared(self, derivation: int) -> bool:
         """A node may be an origin and a destination, and answers for both."""

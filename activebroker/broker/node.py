@@ -198,8 +198,9 @@ class Node:
             return
         if self.peers.is_greeting(frame):
             return
-        if self.peers.receive(frame, self._now):
-            self._receive(frame.sender, frame.body, buffers)
+        for body, its_buffers in self.peers.receive(frame, buffers, self._now):
+            if not self.peers.is_gone(frame):
+                self._receive(frame.sender, body, its_buffers)
 
     def _receive(self, source: str, body: Body, buffers: Sequence[Any]) -> None:
         if self.exchange.receive(source, body, buffers) or self.moves.receive(
@@ -413,6 +414,7 @@ class Node:
         for peer in self.peers.silent(self._now):
             incarnation = self.peers.reached(peer)
             self._lose(peer)
+            self._settle()  # what went on by that may count on the next one
             if incarnation and peer != self._directory_name:
                 self._send(self._directory_name, PeerSuspected(peer, incarnation))
         self.peers.tick(self._now)

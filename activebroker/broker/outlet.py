@@ -109,7 +109,8 @@ class Outlet:
     `supplier` is the user's, None at a stage. `numbers`: what it emits is counted here, from the
     begin of each stream of a supplier (that of a filter); otherwise items bear their positions
     already. At a stage it `tracks`: it knows how far every taker has settled, for the stage settles
-    its inputs in turn.
+    its inputs in turn. `begun`: that of a stage that is to take over has not, and its takers are
+    still served by the old place.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Outlet:
         self.takers: dict[str, Taker] = {}
         self.positions: Positions = {}
         self.emitted_events = 0
+        self.begun = True
         self.ended = False
         self.error: str | None = None  # why it ended, if its filter was stopped
         self.numbers = numbers
@@ -151,13 +153,14 @@ class Outlet:
         """Serve a taker by this flow from now on; if it resumes, with what is kept for it first.
 
         A taker that resumes where nothing is kept for it has nothing to expect here, nor has one
-        that comes when the outlet has ended.
+        that comes when the outlet has ended. Where the outlet has not `begun`, it is early.
         """
         taker = self.takers.get(spec.taker)
         since = dict(spec.since)
         if taker is not None and not spec.resumes:
             since = {**taker.since, **since}
-        over = self.ended or (spec.resumes and (taker is None or taker.closed))
+        known = taker is not None and not taker.closed
+        over = self.ended or (spec.resumes and self.begun and not known)
         kept = taker.kept if taker is not None else deque()
         taker = self.takers[spec.taker] = Taker(
             parse(spec.predicate) if taker is None or not spec.resumes else taker.predicate,

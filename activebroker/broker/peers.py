@@ -104,13 +104,13 @@ class Peers:
             return False
         return (link.peer_incarnation or link.addressed) not in (0, frame.incarnation)
 
-    def receive(self, frame: Frame, now: float) -> bool:
-        """Whether the frame's body is the next to handle."""
+    def receive(self, frame: Frame, buffers: Buffers, now: float) -> list[tuple[Body, Buffers]]:
+        """What is the next to handle."""
         if (link := self.links.get(frame.sender)) is None:
             link = self._new_link(frame.sender, frame.incarnation, now)
             self.links[frame.sender] = link
         link.peer_incarnation = frame.incarnation
-        return link.receive(frame, now)
+        return link.receive(frame, buffers, now)
 
     def silent(self, now: float) -> list[str]:
         """Peers that have not been heard for too long."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 from activebroker.broker import Node
-from activebroker.broker.link import HEARTBEAT_EVERY
 from activebroker.broker.migration import Migration
 from activebroker.broker.node import TICK
 from activebroker.broker.peers import LOST_AFTER
@@ -64,9 +63,9 @@ def idle_ticks(node: Node, now: float) -> int:
         return 0
     due = math.inf
     for link in node.peers.links.values():
-        if link._received > link._acked:
+        if (nearest := link.due) < now:
             return 0
-        due = min(due, link._sent_at + HEARTBEAT_EVERY, link.heard_at + LOST_AFTER)
+        due = min(due, nearest, link.heard_at + LOST_AFTER)
     return 0 if due is math.inf else max(0, int((due - now) / TICK) - 1)
 
 

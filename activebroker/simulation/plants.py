@@ -364,26 +364,26 @@ def _(original: Original) -> Original:
 
 @plant("repeated frames are taken again", Link, "receive")
 def _(original: Original) -> Original:
-    def receive(self: Link, frame: Any, now: float) -> bool:
+    def receive(self: Link, frame: Any, buffers: Any, now: float) -> list[Any]:
         again = 0 < frame.seq <= self._received and not isinstance(frame.body, Heard)
-        return original(self, frame, now) or again
+        return [*original(self, frame, buffers, now), *([(frame.body, buffers)] if again else [])]
 
     return receive
 
 
 @plant("gaps are accepted", Link, "receive")
 def _(original: Original) -> Original:
-    def receive(self: Link, frame: Any, now: float) -> bool:
+    def receive(self: Link, frame: Any, buffers: Any, now: float) -> Any:
         if frame.seq > self._received + 1 and not isinstance(frame.body, Heard):
             self._received = frame.seq - 1
-        return bool(original(self, frame, now))
+        return original(self, frame, buffers, now)
 
     return receive
 
 
 @plant("what is missing is not asked for", Link, "_ask_again")
 def _(original: Original) -> Original:
-    return lambda self: None
+    return lambda self, now: None
 
 
 @plant("a stale incarnation is accepted", Peers, "is_stale")

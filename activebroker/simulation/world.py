@@ -182,12 +182,13 @@ class World:
         self.network.heal()
 
     def agreed(self) -> bool:
-        """Whether all processes know who is in the fabric: themselves, at the least."""
+        """Whether all processes know who is in the fabric: themselves, at the least. The directory
+        knows who has died."""
         hub = self.hosts[HUB].node
         return all(
-            is_member(hub, host.member) is not is_orphan(host.node)
-            for host in self.alive()
-            if host.joined
+            is_member(hub, host.member) is (host.alive and not is_orphan(host.node))
+            for host in self.hosts.values()
+            if host.joined or not host.alive
         )
 
     # --- what is seen -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from parcels_for_tests import groups, parcel
 
+from activebroker.broker.messages import FlowEnded
 from activebroker.broker.outlet import WINDOW, OutFlow, Outlet
 from activebroker.matching import Parcel
 from activebroker.routing import FlowSpec
@@ -136,3 +137,19 @@ def test_a_flow_is_finished_behind_what_is_still_on_its_way(sent: Sent) -> None:
         sent.outlet.emit(parcel(number, first=number))
     assert sent.shown[3:] == [(1, [1]), (1, "FlowEnded")]
     assert sent.items[-1][1].finished
+
+
+def test_a_taker_that_resumes_before_the_outlet_has_begun_is_served(sent: Sent) -> None:
+    """Its other place was lost amid a move, before the new place took over."""
+    spec = FlowSpec(1, 1, "here", 51, "there", None, taker="late.Few", resumes=True)
+    sent.outlet.begun = False
+    sent.outlet.open(spec, keeps=True)
+    sent.outlet.begun = True
+    sent.outlet.emit(parcel(1, 7))
+    assert sent.shown == [(1, [1, 7])]
+
+
+def test_a_taker_that_resumes_where_it_is_unknown_has_nothing_to_expect(sent: Sent) -> None:
+    sent.outlet.open(FlowSpec(1, 1, "here", 51, "there", None, taker="late.Few", resumes=True))
+    ((flow, end),) = sent.items
+    assert flow == 1 and isinstance(end, FlowEnded) and not end.finished
