@@ -6,6 +6,9 @@ import itertools
 import random
 from typing import Any
 
+from msgspec.structs import replace
+
+from activebroker.broker.directory import Directory
 from activebroker.broker.effects import PortClosed
 from activebroker.broker.messages import (
     CallBody,
@@ -28,6 +31,9 @@ from activebroker.simulation.host import Answered, Host, Intake
 from activebroker.simulation.reference import ITEM, Item, envelope_of
 from activebroker.simulation.scenario import Options
 from activebroker.simulation.world import World
+
+FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
+COUNTED = ["0/1", "1/2", "2/3", "3/4", "4/5", "5/6"]  # what Count makes of six events
 
 
 class Source:
@@ -81,6 +87,16 @@ class Scene:
 
     def host(self, name: str) -> Host:
         return self.net.hosts[name]
+
+    @property
+    def directory(self) -> Directory:
+        directory = self.host("hub").node.directory
+        assert directory is not None
+        return directory
+
+    def hub_takes_no_filters(self) -> None:
+        """It keeps the directory, and is no broker."""
+        self.directory.members["hub"] = replace(self.directory.members["hub"], is_broker=False)
 
     def begin(self, host: str, body: CallBody) -> Answered:
         """Ask for something and do not wait."""
@@ -147,9 +163,15 @@ class Scene:
 
     def places(self, channel: str) -> list[str]:
         """Where a derived channel's filter runs."""
-        directory = self.host("hub").node.directory
-        assert directory is not None
-        return [stage.node for stage in directory.graph.channels[channel].stages.values()]
+        return [stage.node for stage in self.directory.graph.channels[channel].stages.values()]
+
+    def finish(self, *sinks: Sink) -> None:
+        """End it all: subscriptions that were not lost with their process end without an error."""
+        self.close()
+        self.settle()
+        for sink in sinks:
+            assert sink.intake.ended and sink.intake.error is None
+        self.check_nothing_left()
 
     def check_nothing_left(self) -> None:
         """All that was made is gone from every node."""

@@ -34,7 +34,6 @@ from activebroker.events import EventType
 from activebroker.events.wire import describe
 from activebroker.routing import Member
 from activebroker.simulation.reference import Count, CountAll, Few
-from activebroker.simulation.scenario import HUB
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,7 @@ def test_a_refusal_says_what_to_do_and_changes_nothing(
     scene.derive(Few, "supplier")
     scene.derive(Count, "supplier", "x.Few")
     sink = scene.subscribe("west", "x.Count")
-    directory = scene.host(HUB).node.directory
-    assert directory is not None
+    directory = scene.directory
 
     def picture() -> object:
         channels = directory.graph.channels.values()

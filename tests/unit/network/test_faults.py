@@ -53,12 +53,6 @@ def scene() -> Scene:
     return Scene()
 
 
-def finish(scene: Scene) -> None:
-    scene.close()
-    scene.settle()
-    scene.check_nothing_left()
-
-
 # --- a filter that stops ------------------------------------------------------------------------
 
 
@@ -77,7 +71,7 @@ def test_a_stopped_filter_ends_its_channel_and_those_below_but_no_other(scene: S
         assert isinstance(sink.intake.error, FilterStopped)
         assert "planted" in str(sink.intake.error)
     assert len(other.traces) == 5 and not other.intake.ended
-    finish(scene)
+    scene.finish()
 
 
 def test_who_subscribes_after_the_stop_is_told(scene: Scene) -> None:
@@ -90,7 +84,7 @@ def test_who_subscribes_after_the_stop_is_told(scene: Scene) -> None:
     assert isinstance(late.intake.error, FilterStopped)
     with pytest.raises(MoveFailed, match="its filter has ended"):
         scene.move(stopped, "atlanta")
-    finish(scene)
+    scene.finish()
 
 
 @pytest.mark.parametrize("milliseconds", range(0, 200, 8))
@@ -108,7 +102,7 @@ def test_a_filter_that_stops_while_it_moves(milliseconds: int) -> None:
     assert answer.done
     assert sink.traces == ["0/1", "1/2", "2/3"]
     assert isinstance(sink.intake.error, FilterStopped)
-    finish(scene)
+    scene.finish()
 
 
 # --- filters that cannot be loaded, or moved ----------------------------------------------------
@@ -122,7 +116,7 @@ def test_a_filter_that_cannot_be_loaded_leaves_no_trace(scene: Scene) -> None:
             scene.derive(Count, place)
     scene.net.unloadable.clear()
     scene.derive(Count, "atlanta")
-    finish(scene)
+    scene.finish()
 
 
 def test_a_supplier_where_a_filter_cannot_be_loaded_is_refused(scene: Scene) -> None:
@@ -137,7 +131,7 @@ def test_a_supplier_where_a_filter_cannot_be_loaded_is_refused(scene: Scene) -> 
     source.publish(0, 1)
     scene.settle()
     assert sink.traces == ["0/1", "1/2"]
-    finish(scene)
+    scene.finish()
 
 
 def test_a_move_to_where_the_filter_cannot_be_loaded_is_rolled_back(scene: Scene) -> None:
@@ -154,7 +148,7 @@ def test_a_move_to_where_the_filter_cannot_be_loaded_is_rolled_back(scene: Scene
     source.publish(2)
     scene.settle()
     assert sink.traces == ["0/1", "1/2", "2/3"]
-    finish(scene)
+    scene.finish()
 
 
 @pytest.mark.parametrize(("filter", "failures"), [(Unmovable, 2), (Homesick, 1)])
@@ -172,7 +166,7 @@ def test_state_that_cannot_move_is_reported_and_the_stream_goes_on(
     assert sink.traces == ["0/1", "1/2", "2/1", "3/2"]
     reported = [(each.filter, each.seq) for each in scene.host("west").failures]
     assert reported == [(filter.__name__, -1)] * failures
-    finish(scene)
+    scene.finish()
 
 
 # --- places -------------------------------------------------------------------------------------
@@ -188,7 +182,7 @@ def test_without_suppliers_there_is_no_place_supplier(scene: Scene) -> None:
     source.publish(0)
     scene.settle()
     assert sink.traces == ["0/1"]
-    finish(scene)
+    scene.finish()
 
 
 def test_a_filter_at_the_supplier_of_one_that_has_offloaded_moves_without_loss(
@@ -212,7 +206,7 @@ def test_a_filter_at_the_supplier_of_one_that_has_offloaded_moves_without_loss(
     assert sink.traces == [*(f"{n}/{n + 1}" for n in range(10)), "0/1", "10/11"] or (
         sink.traces == [*(f"{n}/{n + 1}" for n in range(10)), "10/11", "0/1"]
     )
-    finish(scene)
+    scene.finish()
 
 
 # --- slow and dead ------------------------------------------------------------------------------
@@ -251,7 +245,7 @@ def test_a_move_that_a_slow_consumer_holds_up_is_overdue_and_still_ends(scene: S
     source.publish(0)
     scene.settle()
     assert sink.traces[-1] == "12/13"
-    finish(scene)
+    scene.finish()
 
 
 @pytest.mark.parametrize("dead", ["east", "atlanta", "dallas", "west"])
@@ -283,7 +277,7 @@ def test_whoever_dies_amid_a_move_the_others_go_on(dead: str, milliseconds: int)
         assert firsts.count(39) == (1 if dead == "east" else 2)
     for sink in sinks.values():
         assert sink.intake.error is None or dead in ("atlanta", "dallas")
-    finish(scene)
+    scene.finish()
 
 
 def test_a_channel_whose_broker_is_gone_goes_on_elsewhere_with_all_below_it(scene: Scene) -> None:
@@ -307,7 +301,7 @@ def test_a_channel_whose_broker_is_gone_goes_on_elsewhere_with_all_below_it(scen
     assert other.traces == ["0", "1", "2", "3", "4"]
     for sink in (*sinks, late, other):
         assert not sink.intake.ended
-    finish(scene)
+    scene.finish()
     for sink in (*sinks, late, other):
         assert sink.intake.ended and sink.intake.error is None
 
@@ -333,7 +327,7 @@ def test_a_process_that_comes_back_under_its_name_starts_anew(scene: Scene) -> N
     source.publish(0, 1)
     scene.settle()
     assert sink.traces == ["0", "1"]
-    finish(scene)
+    scene.finish()
 
 
 def test_failures_reach_who_derived(scene: Scene) -> None:
@@ -345,4 +339,4 @@ def test_failures_reach_who_derived(scene: Scene) -> None:
         ("A", 1),
         ("A", 3),
     ]
-    finish(scene)
+    scene.finish()

@@ -5,21 +5,18 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from scene_for_tests import Scene, Sink, Source
+from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 import activebroker as ab
 from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
-from activebroker.routing import Member
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
-
-FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
 
 # What each makes of six events of the groups 0 to 3, 0, 1 of a supplier, and of its end.
 MADE = {
     Few: ["0", "2", "3", "4"],
-    Count: ["0/1", "1/2", "2/3", "3/4", "4/5", "5/6"],
-    CountAll: ["0/1", "1/2", "2/3", "3/4", "4/5", "5/6"],
+    Count: COUNTED,
+    CountAll: COUNTED,
     Twice: ["0", "0/again", "1", "1/again", "2", "3", "3/again", "4", "4/again", "5", "5/again"],
     HoldBack: ["0", "1", "2", "3", "4", "5"],
     Faulty: ["0/1", "1/2", "2/3", "4/5", "5/6"],
@@ -38,20 +35,9 @@ def scene() -> Scene:
     return Scene()
 
 
-def finish(scene: Scene, *sinks: Sink) -> None:
-    """End it all: subscriptions that were not lost with their process end without an error."""
-    scene.close()
-    scene.settle()
-    for sink in sinks:
-        assert sink.intake.ended and sink.intake.error is None
-    scene.check_nothing_left()
-
-
 def no_brokers(scene: Scene) -> None:
     """The hub keeps the directory and takes no filters; the others die."""
-    directory = scene.host("hub").node.directory
-    assert directory is not None
-    directory.members["hub"] = Member("hub", "hub", False, 1)
+    scene.hub_takes_no_filters()
     for broker in ("atlanta", "dallas"):
         scene.net.kill(broker)
 
@@ -80,7 +66,7 @@ def test_what_a_filter_makes_goes_on(filter: type[ab.FIFOFilter], milliseconds: 
     assert scene.places(derived) == ["hub"]
     for source in sources:
         source.publish(0, 1)
-    finish(scene, *sinks)
+    scene.finish(*sinks)
     for sink, source in itertools.product(sinks, sources):
         assert sink.of(source.name) == MADE[filter]
 
@@ -97,7 +83,7 @@ def test_a_filter_goes_on_as_often_as_its_place_is_lost(scene: Scene) -> None:
         scene.net.run_for(FOUND_LOST)
         assert scene.places(derived) == [next_place]
     source.publish(0)
-    finish(scene, *sinks)
+    scene.finish(*sinks)
     for sink in sinks:
         assert sink.traces == [f"{n}/{n + 1}" for n in range(7)]
 
@@ -113,7 +99,7 @@ def test_with_a_slow_consumer_what_waits_is_kept(scene: Scene) -> None:
     scene.net.kill("atlanta")
     scene.settle()
     assert sink.traces == [f"{n}/{n + 1}" for n in range(20)]
-    finish(scene, sink)
+    scene.finish(sink)
 
 
 def test_who_subscribes_after_it_went_on_gets_what_comes_then(scene: Scene) -> None:
@@ -126,7 +112,7 @@ def test_who_subscribes_after_it_went_on_gets_what_comes_then(scene: Scene) -> N
     late, other = scene.subscribe("hub", derived), scene.supplier("hub", "B")
     source.publish(2)
     other.publish(0)
-    finish(scene, sink, late)
+    scene.finish(sink, late)
     assert (sink.of("A"), sink.of("B")) == (["0/1", "1/2", "2/3"], ["0/1"])
     assert (late.of("A"), late.of("B")) == (["2/3"], ["0/1"])
 
@@ -140,7 +126,7 @@ def test_where_nobody_takes_the_events_the_state_goes_on(scene: Scene) -> None:
     scene.net.run_for(FOUND_LOST)
     sink = scene.subscribe("west", derived)
     source.publish(0)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == ["3/4"]
 
 
@@ -168,7 +154,7 @@ def test_a_chain_goes_on(places: tuple[str, str], dead: tuple[str, ...], millise
     for channel in (above, below):
         assert not set(scene.places(channel)) & set(dead)
     source.publish(0, 1)
-    finish(scene, *sinks)
+    scene.finish(*sinks)
     for sink in sinks:
         assert sink.traces == MADE[Count]
 
@@ -189,7 +175,7 @@ def test_who_came_late_gets_nothing_from_before(scene: Scene, place: str) -> Non
     source.publish(3)
     scene.net.run_for(FOUND_LOST)
     source.publish(0, 1)
-    finish(scene, first, late, sink)
+    scene.finish(first, late, sink)
     assert first.traces == MADE[Count]
     assert late.traces == MADE[Count][2:]
     assert sink.traces == ["2/3/1", "3/4/2", "4/5/3", "5/6/4"]
@@ -208,7 +194,7 @@ def test_a_filter_at_the_supplier_of_a_derived_channel_goes_with_it(scene: Scene
     scene.net.run_for(FOUND_LOST)
     assert scene.places(above) == scene.places(below) != ["atlanta"]
     source.publish(0, 1)
-    finish(scene, *sinks)
+    scene.finish(*sinks)
     assert sinks[0].traces == ["0", "2", "3", "4"]
     assert sinks[1].traces == ["0/1", "2/2", "3/3", "4/4"]
 
@@ -231,7 +217,7 @@ def test_what_a_supplier_that_has_left_published_is_not_lost(milliseconds: int) 
     again = scene.supplier("west", "A")
     again.publish(0)
     stays.publish(0)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.of("A") == ["0", "1", "2", "0"]
     assert sink.of("B") == ["0", "1"]
 
@@ -248,7 +234,7 @@ def test_behind_an_offload_a_filter_goes_on(scene: Scene) -> None:
     source.publish(3)
     scene.net.run_for(FOUND_LOST)
     source.publish(0, 1)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == MADE[Count]
 
 
@@ -263,7 +249,7 @@ def test_a_filter_goes_on_without_the_supplier_that_died_with_it(scene: Scene) -
         scene.net.kill(host)
     scene.net.run_for(FOUND_LOST)
     stays.publish(2)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.of("A") == ["0/1", "1/2"]
     assert sink.of("B") == ["0/1", "1/2", "2/3"]
 
@@ -288,7 +274,7 @@ def test_without_a_broker_a_filter_goes_on_beside_its_consumer(scene: Scene) -> 
     sink = scene.subscribe("west", derived)
     publish_three_times(scene, source)
     assert scene.places(derived) == ["west"]
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == MADE[Count]
 
 
@@ -313,7 +299,7 @@ def test_a_filter_that_can_be_loaded_nowhere_ends_its_channel(scene: Scene) -> N
         )
         assert "could not go on elsewhere" in str(sink.intake.error)
     assert not source.supply.waiting, "the supplier waits for who does not come back"
-    finish(scene, looks_on)
+    scene.finish(looks_on)
     assert looks_on.traces == ["0", "1", "2"]
 
 
@@ -325,7 +311,7 @@ def test_a_channel_that_is_closed_before_the_death_is_known_does_not_go_on(scene
     scene.settle()
     scene.net.kill("atlanta")
     source.publish(2)
-    finish(scene, looks_on)
+    scene.finish(looks_on)
     assert sink.traces == ["0/1", "1/2"]
     assert isinstance(sink.intake.error, Unreachable) and str(sink.intake.error) == LOST
     assert looks_on.traces == ["0", "1", "2"]
@@ -345,7 +331,7 @@ def test_state_that_cannot_be_snapshotted_starts_afresh(scene: Scene) -> None:
     source.publish(2, 3)
     scene.net.run_for(FOUND_LOST)
     source.publish(0)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == ["0/1", "1/2", "2/1", "3/2", "4/3"]
     assert [(each.filter, each.seq) for each in scene.host("west").failures] == [
         ("Unmovable", -1),
@@ -366,5 +352,5 @@ def test_a_filter_that_died_with_its_supplier_is_no_gap() -> None:
     scene.net.kill("east")
     scene.net.run_for(FOUND_LOST)
     living.publish(2)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sorted(sink.traces) == ["0/1", "0/1", "1/2", "1/2", "2/3"]

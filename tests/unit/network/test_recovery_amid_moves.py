@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scene_for_tests import Scene, Sink, Source
+from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 from activebroker.broker.messages import CloseChannel, Derive, Move
 from activebroker.core.errors import ActiveBrokerError, Closed
@@ -11,8 +11,6 @@ from activebroker.simulation.machines import machines
 from activebroker.simulation.reference import Count, HoldBack, envelope_of
 from derivation.initiator import InitiatorState
 
-FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
-COUNTED = ["0/1", "1/2", "2/3", "3/4", "4/5", "5/6"]
 WHILE = range(0, 240, 12)  # milliseconds after the request, in which a move is over
 
 
@@ -45,21 +43,12 @@ class Moving:
         self.publish(0, 1)
 
     def finish(self) -> None:
-        finish(self.scene, self.sink, self.looks_on)
+        self.scene.finish(self.sink, self.looks_on)
 
     def check(self, *sources: Source) -> None:
         for source in sources:
             assert self.sink.of(source.name) == COUNTED
             assert self.looks_on.of(source.name) == ["0", "1", "2", "3", "4", "5"]
-
-
-def finish(scene: Scene, *sinks: Sink) -> None:
-    """End it all: subscriptions that were not lost with their process end without an error."""
-    scene.close()
-    scene.settle()
-    for sink in sinks:
-        assert sink.intake.ended and sink.intake.error is None
-    scene.check_nothing_left()
 
 
 @pytest.mark.parametrize(
@@ -108,8 +97,7 @@ def test_a_filter_that_has_come_to_its_suppliers_is_lost_with_them() -> None:
     moving.scene.net.run_for(FOUND_LOST)
     moving.publish(2)
     moving.scene.net.run_for(FOUND_LOST)
-    directory = moving.scene.host("hub").node.directory
-    assert directory is not None
+    directory = moving.scene.directory
     channel = directory.graph.channels[moving.derived]
     assert channel.checkpoint is None and not directory.graph.recovers(channel)
     for source in moving.sources:
@@ -199,7 +187,7 @@ def test_a_process_that_restarts_twice_joins(milliseconds: int) -> None:
     source = scene.supplier("east", "A")
     sink = scene.subscribe("west", scene.derive(HoldBack, "atlanta"))
     source.publish(0, 1)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == ["0", "1"]
 
 
@@ -219,7 +207,7 @@ def test_a_supplier_that_leaves_behind_a_full_window_does_not_hold_up_a_move() -
     scene.net.run_until(lambda: moving.done)
     scene.settle()
     assert sink.traces == [f"{n}/{n + 1}" for n in range(40)]
-    finish(scene, sink)
+    scene.finish(sink)
 
 
 @pytest.mark.parametrize("to", ["dallas", "hub"])
@@ -239,7 +227,7 @@ def test_who_is_lost_to_the_old_place_only_begins_once_more_at_the_new_one(to: s
     scene.net.run_for(FOUND_LOST)
     assert scene.places(derived) == [to]
     source.publish(0, 1)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == COUNTED
 
 
@@ -252,9 +240,7 @@ def test_a_filter_has_come_to_its_suppliers_though_it_was_to_move_on() -> None:
     scene.net.run_until(lambda: second.done)
     assert first.error is None and "stays where it was" in str(second.error)
     scene.settle()
-    directory = scene.host("hub").node.directory
-    assert directory is not None
-    assert not directory.graph.channels[moving.derived].returning
+    assert not scene.directory.graph.channels[moving.derived].returning
     scene.derive(HoldBack, "supplier", moving.derived)
     moving.publish(2, 3, 0, 1)
     moving.finish()

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import replace
-from scene_for_tests import Scene, Sink, Source
+from scene_for_tests import COUNTED, FOUND_LOST, Scene, Sink, Source
 
+from activebroker.broker.recovery import Recovery
 from activebroker.core.errors import MoveFailed, UnknownPlace
 from activebroker.routing import Relay
 from activebroker.simulation.reference import Count, Few, HoldBack
-
-FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
-COUNTED = ["0/1", "1/2", "2/3", "3/4", "4/5", "5/6"]
 
 
 @pytest.fixture
@@ -22,23 +19,12 @@ def scene() -> Scene:
 
 
 def relays(scene: Scene) -> list[Relay]:
-    directory = scene.host("hub").node.directory
-    assert directory is not None
-    return list(directory.graph.relays.values())
+    return list(scene.directory.graph.relays.values())
 
 
 def served_by(scene: Scene) -> list[tuple[str, list[str]]]:
     """The places of the relays, each with its takers."""
     return [(relay.at, list(relay.takers)) for relay in relays(scene)]
-
-
-def finish(scene: Scene, *sinks: Sink) -> None:
-    """End it all: subscriptions that were not lost with their process end without an error."""
-    scene.close()
-    scene.settle()
-    for sink in sinks:
-        assert sink.intake.ended and sink.intake.error is None
-    scene.check_nothing_left()
 
 
 def numbers(upto: int) -> list[str]:
@@ -72,7 +58,7 @@ def test_what_a_relay_passes_on_goes_on(milliseconds: int) -> None:
     assert relay.at not in ("atlanta", "east")
     source.publish(0, 1)
     other.publish(1)
-    finish(scene, *plain, counted)
+    scene.finish(*plain, counted)
     assert list(traces(source, *plain)) == [numbers(6)] * 3
     assert list(traces(other, *plain)) == [numbers(2)] * 3
     assert (counted.of("A"), counted.of("B")) == (COUNTED, COUNTED[:2])
@@ -89,7 +75,7 @@ def test_a_relay_goes_on_as_often_as_its_place_is_lost(scene: Scene) -> None:
         source.publish(2)
         scene.net.run_for(FOUND_LOST)
     assert [each.at for each in relays(scene)] == ["hub"]
-    finish(scene, sink, counted)
+    scene.finish(sink, counted)
     assert sink.traces == numbers(6) and counted.traces == COUNTED
 
 
@@ -106,7 +92,7 @@ def test_with_a_slow_consumer_what_waits_is_kept(scene: Scene) -> None:
     scene.net.kill("atlanta")
     scene.settle()
     assert slow.traces == fast.traces == numbers(24)
-    finish(scene, slow, fast, counted)
+    scene.finish(slow, fast, counted)
     assert counted.traces == [f"{number}/{number + 1}" for number in range(24)]
 
 
@@ -123,7 +109,7 @@ def test_what_went_to_the_supplier_s_consumers_before_comes_first(scene: Scene) 
     source.publish(0)
     scene.settle()
     assert sink.traces == numbers(14)
-    finish(scene, sink)
+    scene.finish(sink)
 
 
 @pytest.mark.parametrize("milliseconds", [0, 30, 150, 3000])
@@ -142,7 +128,7 @@ def test_a_relay_and_the_filters_behind_it_are_lost_at_once(milliseconds: int) -
     source.publish(3)
     scene.net.run_for(FOUND_LOST)
     source.publish(0, 1)
-    finish(scene, *sinks)
+    scene.finish(*sinks)
     assert [sink.traces for sink in sinks] == [COUNTED, numbers(6), numbers(6)]
 
 
@@ -161,7 +147,7 @@ def test_a_relay_is_lost_amid_its_offload(milliseconds: int) -> None:
     scene.net.run_until(lambda: answer.done)
     scene.net.run_for(FOUND_LOST)
     source.publish(0, 1)
-    finish(scene, *sinks)
+    scene.finish(*sinks)
     assert [sink.traces for sink in sinks] == [COUNTED, numbers(6)]
 
 
@@ -199,7 +185,7 @@ def test_what_a_supplier_that_has_left_gave_its_relay_is_not_lost(milliseconds: 
     again = scene.supplier("west", "A")
     assert relays(scene) == []
     again.publish(0)
-    finish(scene, *sinks)
+    scene.finish(*sinks)
     assert [sink.traces for sink in sinks] == [["0", "1", "2", "0"]] * 2
 
 
@@ -213,7 +199,7 @@ def test_a_relay_goes_when_it_has_passed_on_all_of_a_supplier_that_left(scene: S
     assert relays(scene) == []
     for host in ("east", "atlanta"):
         assert not scene.host(host).node.exchange.outlets
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == COUNTED[:2]
 
 
@@ -233,7 +219,7 @@ def test_a_dead_supplier_s_events_end_with_what_came_through(
     scene.net.run_for(FOUND_LOST)
     assert relays(scene) == []
     other.publish(0)
-    finish(scene, *sinks)
+    scene.finish(*sinks)
     assert sinks[0].of("A") in (COUNTED[:2], COUNTED[:3])
     assert sinks[1].of("A") in (numbers(2), numbers(3))
     assert (sinks[0].of("B"), sinks[1].of("B")) == (["0/1"], ["0"])
@@ -245,18 +231,15 @@ def test_without_a_broker_a_relay_goes_on_beside_a_consumer(scene: Scene) -> Non
     scene.offload(source, "atlanta")
     source.publish(0)
     scene.settle()
-    directory = scene.host("hub").node.directory
-    assert directory is not None
-    brokers = {name: each for name, each in directory.members.items() if name == "hub"}
     scene.net.kill("dallas")
     scene.net.run_for(FOUND_LOST)
-    directory.members["hub"] = replace(brokers["hub"], is_broker=False)
+    scene.hub_takes_no_filters()
     scene.net.kill("atlanta")
     source.publish(0)
     scene.net.run_for(FOUND_LOST)
     assert [each.at for each in relays(scene)] == ["west"]
     source.publish(0)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == numbers(3)
 
 
@@ -285,7 +268,7 @@ def test_some_go_to_one_broker_and_others_to_another(scene: Scene) -> None:
     source.publish(0)
     scene.net.run_for(FOUND_LOST)
     source.publish(1)
-    finish(scene, *sinks, counted, late)
+    scene.finish(*sinks, counted, late)
     assert [sink.traces for sink in sinks] == [numbers(6)] * 2
     assert counted.traces == COUNTED and late.traces == ["3", "4", "5"]
 
@@ -301,7 +284,7 @@ def test_newcomers_come_to_the_relay_that_took_all(scene: Scene) -> None:
         ("dallas", [f"port {second.port}"]),
     ]
     source.publish(0)
-    finish(scene, first, second)
+    scene.finish(first, second)
     assert first.traces == second.traces == ["0"]
 
 
@@ -326,7 +309,7 @@ def test_who_comes_later_sees_none_of_what_had_holes_for_it(
     source.publish(2)
     scene.net.run_for(FOUND_LOST)
     source.publish(3)
-    finish(scene, few, counted, late)
+    scene.finish(few, counted, late)
     assert few.traces == ["0", "2", "3", "5", "6"]
     assert late.traces == ["4", "5", "6"]
     assert counted.traces == ["4/1", "5/2", "6/3"]
@@ -344,7 +327,7 @@ def test_a_filter_keeps_its_relay_where_it_moves(scene: Scene) -> None:
     source.publish(3)
     scene.net.run_for(FOUND_LOST)
     source.publish(0, 1)
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == COUNTED
 
 
@@ -359,7 +342,7 @@ def test_what_was_published_before_a_filter_is_closed_comes_by_way_of_a_relay(
     source.publish(0, 1, 2)
     scene.close(derived)
     source.publish(3)
-    finish(scene, sink, looks_on)
+    scene.finish(sink, looks_on)
     assert sink.traces[:3] == COUNTED[:3]
     assert looks_on.traces == ["0", "1", "2", "3"]
 
@@ -394,18 +377,18 @@ def test_what_a_relay_feeds_does_not_move_to_the_supplier(scene: Scene) -> None:
         scene.move(derived, "supplier")
 
 
-def test_a_supplier_ends_when_its_relay_has_no_place(scene: Scene) -> None:
+def test_a_supplier_ends_when_its_relay_has_no_place(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = scene.supplier("east", "A")
     sink = scene.subscribe("west", "x")
     scene.offload(source, "atlanta")
     source.publish(0)
     scene.settle()
-    directory = scene.host("hub").node.directory
-    assert directory is not None
-    directory._endings._recovery.candidates = lambda channel: []  # type: ignore[method-assign]
+    monkeypatch.setattr(Recovery, "candidates", lambda recovery, channel: [])
     scene.net.kill("atlanta")
     source.publish(0)
     scene.net.run_for(FOUND_LOST)
     assert source.supply.closed is False and relays(scene) == []
-    finish(scene, sink)
+    scene.finish(sink)
     assert sink.traces == ["0"]
