@@ -95,7 +95,7 @@ class Exchange:
         self._on_flow_opened = on_flow_opened
         self._on_flow_ended = on_flow_ended
         self._on_saved = on_saved
-        self._local: deque[Callable[[], None]] = deque()
+        self._local: deque[Callable[[], object]] = deque()
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
         self.settling: dict[int, Positions] = {}  # subscriptions' news for what feeds them
@@ -151,10 +151,7 @@ class Exchange:
             (stage := self.stages.get(spec.outlet)) is not None and stage.saving.recovers,
             spec.behind,
         )
-        if spec.target == self._here:
-            self._local.append(partial(self._opened_here, opened))
-        else:
-            self._send(spec.target, opened, ())
+        self._tell(spec.target, opened)
         if outlet is not None:
             outlet.open(spec, keeps)
             self._wait_if_blocked(outlet)  # by what was kept
@@ -233,9 +230,7 @@ class Exchange:
     def discard_stage(self, id: int) -> None:
         """Drop a stage with all that its outlet still has: another place makes it again."""
         if (outlet := self.outlets.pop(id, None)) is not None:
-            outlet.ended = True
-            outlet.flows.clear()
-            outlet.takers.clear()
+            outlet.abandon()
         self.remove_stage(id, goes_on=True)
 
     def remove_stage(self, id: int, goes_on: bool = False) -> None:
@@ -319,7 +314,7 @@ class Exchange:
         if (stage := self.stages.get(stage_id)) is not None:
             waited = stage.saving.wanted
             for node, outlet, taker, upto, ended in stage.saving.kept():
-                self._settle(node, outlet, taker, upto, ended)
+                self._tell(node, Settled(outlet, taker, upto, ended))
             if waited and not stage.saving.wanted:
                 self._on_saved(stage_id)
             self.pump(stage)
@@ -338,13 +333,17 @@ class Exchange:
             self._settle_port(port_id)
 
     def abandon_all(self, reason: str) -> None:
-        """Nothing here is of use without the directory, and nobody listens to us any more."""
+        """Nothing here is of use without the directory, and nobody listens to us any more.
+
+        Flows get no end from us: to those whom they lead to they are lost, as those of the dead.
+        """
         for stage_id in list(self.stages):
-            self.remove_stage(stage_id, goes_on=True)  # for others, who still have it
+            self.discard_stage(stage_id)  # for others, who still have it
         for port_id in list(self.ports):
             self.abandon_port(port_id, reason)
         for outlet in list(self.outlets.values()):
-            self.close_outlet(outlet.id, finished=False)
+            if not outlet.ended:
+                self._effects.append(OutletClosed(outlet.id, finished=False))
             outlet.abandon()
             self._unblocked(outlet)
 
@@ -381,7 +380,7 @@ class Exchange:
                 else:
                     # The directory tells what is kept for a filter that is elsewhere by now.
                     gone = body.taker in ("", f"port {port_id}") or port_id in self._stopped
-                    self._send(source, FlowDropped(flow, outlet_id, gone), ())
+                    self._tell(source, FlowDropped(flow, outlet_id, gone))
             case FlowDropped(flow, outlet_id, taker_too):
                 self.drop_flow(outlet_id, flow, taker_too)
             case FlowRewound(flow, outlet_id, since):
@@ -461,6 +460,13 @@ class Exchange:
 
     # --- inside -------------------------------------------------------------------------------
 
+    def _tell(self, node: str, body: Body) -> None:
+        """Say something about a flow to the node of its other end, which may be this one."""
+        if node == self._here:
+            self._local.append(partial(self.receive, node, body, ()))
+        else:
+            self._send(node, body, ())
+
     def _carry(self, flow: OutFlow, item: Item) -> None:
         spec = flow.spec
         if spec.target == self._here:
@@ -475,13 +481,6 @@ class Exchange:
             spec.id, spec.port, batch.supplier, batch.type.fingerprint, item.certain, item.upto
         )
         self._send(spec.target, head, item.buffers)
-
-    def _opened_here(self, opened: FlowOpened) -> None:
-        if (port := self.ports.get(opened.port)) is None:
-            gone = opened.taker in ("", f"port {opened.port}") or opened.port in self._stopped
-            self.drop_flow(opened.outlet, opened.flow, gone)
-        else:
-            self._opened(port, opened, self._here)
 
     def _opened(self, port: Port, opened: FlowOpened, source: str) -> None:
         port.opened(
@@ -556,44 +555,28 @@ class Exchange:
         port.flows.clear()
 
     def _drop_flow(self, flow: InFlow, goes_on: bool = False) -> None:
-        if flow.source == self._here:
-            self._local.append(partial(self.drop_flow, flow.outlet, flow.id, not goes_on))
-        else:
-            self._send(flow.source, FlowDropped(flow.id, flow.outlet, not goes_on), ())
+        self._tell(flow.source, FlowDropped(flow.id, flow.outlet, not goes_on))
 
     def _rewind_flow(self, flow: InFlow, since: Positions) -> None:
-        since = dict(since)
-        if flow.source == self._here:
-            self._local.append(partial(self.rewind_flow, flow.outlet, flow.id, since))
-        else:
-            self._send(flow.source, FlowRewound(flow.id, flow.outlet, since), ())
+        self._tell(flow.source, FlowRewound(flow.id, flow.outlet, dict(since)))
 
     def _consumed(self, flow: InFlow, nbytes: int) -> None:
         flow.consumed += nbytes
         if flow.consumed < CREDIT_STEP:
             return
         nbytes, flow.consumed = flow.consumed, 0
-        if flow.source == self._here:
-            self._local.append(lambda: self._credit(flow.outlet, flow.id, nbytes))
-        else:
-            self._send(flow.source, CreditReturned(flow.id, flow.outlet, nbytes), ())
+        self._tell(flow.source, CreditReturned(flow.id, flow.outlet, nbytes))
 
     def _settle_port(self, port_id: int) -> None:
         """What a subscription has, it has for good."""
         upto = self.settling.pop(port_id)
         if (port := self.ports.get(port_id)) is not None:
             for outlet, (node, taker) in list(port.sources.items()):
-                self._settle(node, outlet, taker, upto, outlet in port.leaving)
+                self._tell(node, Settled(outlet, taker, upto, outlet in port.leaving))
             port.leave(port.received)
 
     def _all_here(self, port: Port) -> bool:
         return all(node == self._here for node, _ in port.sources.values())
-
-    def _settle(self, node: str, outlet: int, taker: str, upto: Positions, ended: bool) -> None:
-        if node == self._here:
-            self._local.append(partial(self._settled, outlet, taker, upto, ended))
-        else:
-            self._send(node, Settled(outlet, taker, upto, ended), ())
 
     def _settled(self, outlet_id: int, taker: str, upto: Positions, ended: bool) -> None:
         if (outlet := self.outlets.get(outlet_id)) is not None:
@@ -627,7 +610,7 @@ class Exchange:
                 # All that this relay has passed on is settled, there will be no checkpoint for it.
                 for source, (node, taker) in stage.port.sources.items():
                     ended = source in stage.port.leaving
-                    self._settle(node, source, taker, stage.saving.inputs, ended)
+                    self._tell(node, Settled(source, taker, stage.saving.inputs, ended))
             if self.outlets.pop(outlet.id, None) is not None:
                 self._send(self._directory, OutletDrained(outlet.id), ())
             self.remove_stage(outlet.id)

@@ -238,6 +238,7 @@ class Outlet:
 
     def abandon(self) -> None:
         """Nobody takes anything any more."""
+        self.ended = True
         self.flows.clear()
         self.takers.clear()
 

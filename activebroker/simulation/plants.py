@@ -17,7 +17,14 @@ from rich.table import Table
 from activebroker.broker.effects import CancelTimer
 from activebroker.broker.exchange import Exchange
 from activebroker.broker.link import Link
-from activebroker.broker.messages import Deploy, EndMove, FlowOpened, Heard, StreamEnded
+from activebroker.broker.messages import (
+    Deploy,
+    EndMove,
+    FlowOpened,
+    Heard,
+    Settled,
+    StreamEnded,
+)
 from activebroker.broker.moves import Moves
 from activebroker.broker.node import Node
 from activebroker.broker.outlet import OutFlow, Outlet
@@ -267,7 +274,7 @@ def _(original: Original) -> Original:
     def pump(self: Exchange, stage: Stage) -> None:
         original(self, stage)
         for outlet, (node, taker) in stage.port.sources.items():
-            self._settle(node, outlet, taker, dict(stage.saving.inputs), False)
+            self._tell(node, Settled(outlet, taker, dict(stage.saving.inputs), False))
 
     return pump
 
