@@ -89,10 +89,11 @@ class Destination(Machine):
         self._marks = {swap.new: swap.source for swap in plan.swaps if swap.destination == here}
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """What has not arrived: hand-overs by origin, marks by flow."""
-        origins = (f"hand-over of {who}" for who, got in self._hand_overs.items() if got is None)
-        return (*origins, *(f"mark of flow {flow}" for flow in self._marks))
+    def waiting_for(self) -> tuple[Party, ...]:
+        if self.state is DestinationState.LOADING:
+            return (self.here,)
+        origins = (who for who, got in self._hand_overs.items() if got is None)
+        return tuple(dict.fromkeys((*origins, *self._marks.values())))
 
     def _loaded(self, _: Loaded, __: float) -> list[Effect]:
         self.state = DestinationState.PREPARED

@@ -92,7 +92,6 @@ class Initiator(Machine):
 
     @property
     def waiting_for(self) -> tuple[Party, ...]:
-        """The parties whose answer is missing in this phase."""
         return tuple(self._waiting)
 
     def _parties(self) -> tuple[Party, ...]:

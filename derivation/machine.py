@@ -12,7 +12,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
-from derivation.protocol import Effect, Send
+from derivation.protocol import Effect, Party, Send
+from derivation.story import Step, describe
 
 Handler = Callable[[Any, Any, float], list[Effect]]
 
@@ -47,7 +48,12 @@ class Machine:
 
     def __init__(self, state: Enum) -> None:
         self.state = state
-        self._story: list[tuple[float, Enum, Any, Enum, tuple[Effect, ...]]] = []
+        self._story: list[Step] = []
+
+    @property
+    def waiting_for(self) -> tuple[Party, ...]:
+        """Whom this party's part waits for; itself, where something here has to be done first."""
+        return ()
 
     def handle(self, input: Any, now: float) -> list[Effect]:
         """Take one input at time `now` (seconds); return the effects, in order.
@@ -70,17 +76,14 @@ class Machine:
                 f"{type(self).__name__}: {before.name} + {type(input).__name__} -> "
                 f"{self.state.name} with {undeclared} is not in the table"
             )
-        self._story.append((now, before, input, self.state, tuple(effects)))
+        done = tuple(map(describe, effects))
+        self._story.append(Step(now, before.name, describe(input), self.state.name, done))
         self.validate()
         return effects
 
     def validate(self) -> None:
         """Raise AssertionError where an invariant of the machine does not hold."""
 
-    def story(self) -> list[str]:
-        """What happened, a line an input: time, states, input, effects."""
-        return [
-            f"{now:.6f} {before.name} + {input!r} -> {after.name}"
-            + "".join(f"\n    {effect!r}" for effect in effects)
-            for now, before, input, after, effects in self._story
-        ]
+    def story(self) -> tuple[Step, ...]:
+        """What happened, a step an input."""
+        return tuple(self._story)

@@ -9,7 +9,7 @@ from then on the loss of its new place is no worse than that of any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, ClassVar
@@ -87,25 +87,40 @@ class Cancelled:
 class Origin(Machine):
     """One derivation at one of its origins, `here`.
 
-    `draining` are input flows that are not in the plan because they end anyway: their sources have
-    left, but what they sent may still be on its way.
+    `draining` are input flows, and their sources, that are not in the plan because they end anyway:
+    the sources have left, but what they sent may still be on its way.
     """
 
     state: OriginState
 
-    def __init__(self, plan: Plan, here: Party, draining: Iterable[FlowId] = ()) -> None:
+    def __init__(
+        self, plan: Plan, here: Party, draining: Mapping[FlowId, Party] | None = None
+    ) -> None:
         super().__init__(OriginState.RUNNING)
         self.plan = plan
         self.here = here
         self._proceed = False
         self._lost: set[FlowId] = set()
-        planned = (flow for swap in plan.swaps if swap.origin == here for flow in swap.old)
-        self._awaited = dict.fromkeys((*planned, *draining))
+        self._awaited = {
+            flow: swap.source for swap in plan.swaps if swap.origin == here for flow in swap.old
+        } | dict(draining or {})
 
     @property
     def awaited(self) -> tuple[FlowId, ...]:
         """The input flows whose ACK has not arrived."""
         return tuple(self._awaited)
+
+    @property
+    def waiting_for(self) -> tuple[Party, ...]:
+        if self.state in (OriginState.SAVING, OriginState.CAPTURING):
+            return (self.here,)
+        if self.state is not OriginState.AWAITING_ACKS:
+            return ()
+        return (
+            tuple(dict.fromkeys(self._awaited.values()))
+            if self._proceed
+            else (self.plan.initiator,)
+        )
 
     def _prepare(self, _: PrepareReceived, now: float) -> list[Effect]:
         if not self.plan.saves:

@@ -36,12 +36,16 @@ Obstacle = Callable[[], str | None]
 PATIENCE = 10.0  # seconds that a node may take to carry out a call
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Waiting:
+    """`held_since`: when its turn had come, as far as others are concerned, and its way was not
+    clear."""
+
     change: Change
     done: Done
     obstacle: Obstacle
-    until: float
+    patience: float
+    held_since: float | None = None
 
 
 class Changes:
@@ -82,9 +86,9 @@ class Changes:
         """Queue a change; `done` gets its result or its error.
 
         `obstacle` tells what it has to wait for, if anything; others do not wait with it. After
-        `patience` seconds of that it is refused.
+        `patience` seconds of that, while nothing else keeps it waiting, it is refused.
         """
-        self._queue.append(Waiting(change, done, obstacle, self._now() + patience))
+        self._queue.append(Waiting(change, done, obstacle, patience))
         self.go_on()
 
     def submit_first(self, change: Change) -> None:
@@ -116,17 +120,23 @@ class Changes:
         if self._current is not None:
             return
         for index, waiting in enumerate(self._queue):
-            obstacle = waiting.obstacle()
-            if obstacle is None:
+            if waiting.obstacle() is None:
                 del self._queue[index]
                 self._current = waiting.change, waiting.done
                 self._resume(None, None)
                 return
+            if waiting.held_since is None:
+                waiting.held_since = self._now()
 
     def expire(self) -> None:
-        """Refuse what has waited for too long."""
-        for waiting in [each for each in self._queue if each.until < self._now()]:
-            if waiting in self._queue and (obstacle := waiting.obstacle()) is not None:
+        """Refuse what has waited too long for its way to be clear."""
+        for waiting in list(self._queue):
+            if waiting not in self._queue:
+                continue  # whoever was told has set it free
+            since, obstacle = waiting.held_since, waiting.obstacle()
+            if obstacle is None:
+                waiting.held_since = None
+            elif since is not None and since + waiting.patience < self._now():
                 self._queue.remove(waiting)
                 waiting.change.close()
                 waiting.done(None, DeadlineExceeded(f"{obstacle}, for more than {PATIENCE:g} s."))

@@ -156,8 +156,7 @@ class Directory:
             case OutletDrained(outlet):
                 self._endings.drained(outlet)
             case PeerSuspected(peer, incarnation):
-                change = self._judge(source, peer, incarnation)
-                self._changes.submit(change, lambda result, error: None)
+                self._judge(source, peer, incarnation)
 
     def lost(self, node: str) -> None:
         """A member fell silent: what it had is gone."""
@@ -201,18 +200,28 @@ class Directory:
         for name in self.members:
             self._wiring.tell(name, changed)
 
-    def _judge(self, accuser: str, accused: str, incarnation: int) -> Change:
+    def _judge(self, accuser: str, accused: str, incarnation: int) -> None:
         """Two members that cannot hear each other: one has to go.
 
-        An accuser that does not answer cannot hear anybody, and will be found lost.
+        It does not wait for changes: they may wait for what cannot come. An accuser that does not
+        answer cannot hear anybody, and will be found lost.
         """
         one, other = self.members.get(accuser), self.members.get(accused)
         if one is None or other is None or other.incarnation != incarnation:
             return
-        answers = yield from self._wiring.tidy([(accuser, ReportNode()), (accused, ReportNode())])
-        still = self.members.get(accuser) is one and self.members.get(accused) is other
-        if still and answers[0] is not None:
-            self._expel(accused if answers[1] is None else self._worse(accuser, accused))
+        answers: dict[str, bool] = {}
+
+        def answered(name: str) -> Done:
+            def keep(result: Any, error: ActiveBrokerError | None) -> None:
+                answers[name] = error is None
+                still = self.members.get(accuser) is one and self.members.get(accused) is other
+                if len(answers) == 2 and still and answers[accuser]:
+                    self._expel(self._worse(accuser, accused) if answers[accused] else accused)
+
+            return keep
+
+        for name in (accuser, accused):
+            self._wiring.call(name, ReportNode(), PATIENCE, answered(name))
 
     def _worse(self, accuser: str, accused: str) -> str:
         """Whom to do without: a broker can be replaced."""

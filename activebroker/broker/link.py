@@ -51,6 +51,7 @@ class Link:
     _waits_since: float = 0.0  # for what we have asked for
     _sent_at: float = 0.0
     heard_at: float = 0.0
+    accused_at: float = -math.inf  # when the directory was told that nothing is heard
 
     def __post_init__(self) -> None:
         self.heard_at = self._sent_at = self.now

@@ -34,8 +34,11 @@ from activebroker.matching import Parcel
 from activebroker.routing import FlowSpec, Positions
 from derivation import destination, origin, protocol
 from derivation.destination import Destination, DestinationState
+from derivation.machine import Machine
 from derivation.origin import Origin, OriginState
 from derivation.source import Source, SwapRequested
+
+STORIES = 32  # derivations whose stories are kept after their end
 
 
 @dataclass(slots=True)
@@ -77,6 +80,7 @@ class Moves:
         self._origins: dict[int, _AtOrigin] = {}
         self._destinations: dict[int, _AtDestination] = {}
         self._sources: dict[tuple[int, int], Source] = {}
+        self._stories: dict[int, list[dict[str, Any]]] = {}  # of the last that have ended
 
     def receive(self, body: Body, buffers: Sequence[Any], now: float) -> bool:
         """Handle a message of a derivation; False if it is none."""
@@ -153,26 +157,54 @@ class Moves:
         """A node is gone."""
         for derivation, at in list(self._destinations.items()):
             self._at_destination(derivation, destination.PartyLost(peer), now)
-            if at.stage.spec.envelope is None and not (at.machine.missing or at.stage.port.flows):
+            fed = at.machine.waiting_for or at.stage.port.flows
+            if at.stage.spec.envelope is None and not fed:
                 # The supplier was lost before it began to feed this relay.
                 at.stage.leave_when_empty()
                 self._exchange.pump(at.stage)
 
     def abandon(self) -> None:
         """Nobody leads them any more."""
-        self._origins.clear()
-        self._destinations.clear()
-        self._sources.clear()
+        of_sources = (derivation for derivation, _ in self._sources)
+        for derivation in dict.fromkeys((*self._origins, *self._destinations, *of_sources)):
+            self._forget(derivation)
 
-    def under_way(self) -> dict[int, str]:
-        """The state of each derivation here, and what it waits for."""
-        return {
-            derivation: f"{at.machine.state.name.lower()}; missing: "
-            + (", ".join(map(str, missing)) or "nothing")
-            for table, attribute in ((self._origins, "awaited"), (self._destinations, "missing"))
+    # --- what shows of them -------------------------------------------------------------------
+
+    def under_way(self) -> list[dict[str, Any]]:
+        """The part of this node in each: its phase, for whom it waits, and what it holds back."""
+        return [
+            {
+                "derivation": derivation,
+                "role": role,
+                "phase": at.machine.state.name.lower().replace("_", " "),
+                "waits_for": list(_waits_for(at)),
+                "held_events": events,
+                "held_bytes": nbytes,
+            }
+            for role, table in (("origin", self._origins), ("destination", self._destinations))
             for derivation, at in table.items()
-            for missing in [getattr(at.machine, attribute)]
-        }
+            for events, nbytes in [at.stage.held()]
+        ]
+
+    def story(self, derivation: int) -> list[dict[str, Any]]:
+        """What happened here in one that is under way, or was one of the last that were."""
+        return self._stories.get(derivation) or self._tell_story(derivation)
+
+    def _tell_story(self, derivation: int) -> list[dict[str, Any]]:
+        machines: list[tuple[str, Machine]] = [
+            ("source", source)
+            for (number, _), source in self._sources.items()
+            if number == derivation
+        ]
+        if (old := self._origins.get(derivation)) is not None:
+            machines.append(("origin", old.machine))
+        if (new := self._destinations.get(derivation)) is not None:
+            machines.append(("destination", new.machine))
+        return [
+            {"role": role, "steps": [each._asdict() for each in machine.story()]}
+            for role, machine in machines
+        ]
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -195,7 +227,8 @@ class Moves:
                 self._send(plan.initiator, refused, ())
                 return
             old.moving = True
-            leaving = Origin(plan, self._here, draining=old.port.flows)
+            draining = {flow.id: flow.source for flow in old.port.flows.values()}
+            leaving = Origin(plan, self._here, draining)
             self._origins[plan.derivation] = _AtOrigin(leaving, old)
             self._at_origin(plan.derivation, origin.PrepareReceived(), now)
             for flow in leaving.awaited:
@@ -235,6 +268,14 @@ class Moves:
             self._exchange.pump(at.stage)
         if cancelled and derivation in self._destinations:
             self._at_destination(derivation, destination.Cancelled(), now)
+        self._forget(derivation)
+
+    def _forget(self, derivation: int) -> None:
+        """It is over here: its story is all that stays."""
+        if story := self._tell_story(derivation):
+            self._stories[derivation] = story
+            if len(self._stories) > STORIES:
+                del self._stories[next(iter(self._stories))]
         self._origins.pop(derivation, None)
         self._destinations.pop(derivation, None)
         for key in [key for key in self._sources if key[0] == derivation]:
@@ -280,7 +321,7 @@ class Moves:
                     at.stage.outlet.end(finished=True, error=error)
                     self._exchange.start_stage(at.stage)
                 case protocol.RemoveFilter():
-                    self._exchange.remove_stage(at.stage.spec.id)
+                    self._exchange.discard_stage(at.stage.spec.id)
                 case protocol.Send(to, message):
                     self._tell(to, message)
 
@@ -339,3 +380,9 @@ class Moves:
                     ties,
                 )
                 self._send(to, body, buffers)
+
+
+def _waits_for(at: _AtOrigin | _AtDestination) -> tuple[str, ...]:
+    """A filter that cannot emit takes nothing, so that what it waits for does not arrive."""
+    full = () if at.stage.outlet.ready else at.stage.outlet.full_at
+    return tuple(dict.fromkeys(full)) or at.machine.waiting_for

@@ -185,10 +185,12 @@ class Node:
     def _frame_arrived(self, frame: Frame, buffers: Sequence[Any]) -> None:
         if isinstance(frame.body, Expelled):
             if frame.to == self.peers.me.incarnation and frame.sender in self.peers.links:
-                self._lose(frame.sender)
+                # Only the directory takes members for lost: the sender has it from there.
+                self._lose(frame.sender if self.directory is not None else self._directory_name)
             return
         if self.peers.is_gone(frame):
-            self._effects.append(self.peers.answer(frame, Expelled()))
+            if not self._orphaned:  # whose word is nobody's
+                self._effects.append(self.peers.answer(frame, Expelled()))
             return
         if self.peers.restarted(frame):
             self._lose(frame.sender)
@@ -412,11 +414,9 @@ class Node:
 
     def _tick(self) -> None:
         for peer in self.peers.silent(self._now):
-            incarnation = self.peers.reached(peer)
-            self._lose(peer)
-            self._settle()  # what went on by that may count on the next one
-            if incarnation and peer != self._directory_name:
-                self._send(self._directory_name, PeerSuspected(peer, incarnation))
+            if not self._accuse(peer):
+                self._lose(peer)
+                self._settle()  # what went on by that may count on the next one
         self.peers.tick(self._now)
         self.exchange.tick()
         if self.directory is not None:
@@ -424,6 +424,21 @@ class Node:
         self._ticking = bool(self.peers.links) or self.exchange.active
         if self._ticking:
             self._effects.append(SetTimer("tick", TICK))
+
+    def _accuse(self, peer: str) -> bool:
+        """Leave it to the directory who is lost, this node or a silent peer: whether that can be.
+
+        What is concluded here from a loss, and told others, would be wrong if it is this node.
+        """
+        member = self.peers.members.get(peer)
+        is_mine = self.directory is not None or peer == self._directory_name
+        if is_mine or self._orphaned or member is None:
+            return False
+        if member.incarnation != self.peers.reached(peer):
+            return False
+        if self.peers.accuse(peer, self._now):
+            self._send(self._directory_name, PeerSuspected(peer, member.incarnation))
+        return True
 
     def _members_changed(self, members: tuple[Member, ...]) -> None:
         """Whom the directory has lost, or seen off, is gone for everybody."""

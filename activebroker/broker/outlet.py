@@ -140,6 +140,13 @@ class Outlet:
         )
 
     @property
+    def full_at(self) -> tuple[str, ...]:
+        """The nodes that keep it from being ready: those that take nothing now."""
+        waiting = [flow.spec.target for flow in self.flows.values() if flow.waiting]
+        full = [each.flow for each in self.takers.values() if each.kept_bytes >= KEPT]
+        return (*waiting, *(flow.spec.target for flow in full if flow is not None))
+
+    @property
     def drained(self) -> bool:
         """Whether nothing more will leave."""
         return self.ended and not self.flows and not self.unsettled

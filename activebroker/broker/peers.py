@@ -116,6 +116,14 @@ class Peers:
         """Peers that have not been heard for too long."""
         return [peer for peer, link in self.links.items() if now - link.heard_at > LOST_AFTER]
 
+    def accuse(self, peer: str, now: float) -> bool:
+        """Whether it is time to say that a peer is silent: once in so long a silence."""
+        link = self.links[peer]
+        if now - link.accused_at <= LOST_AFTER:
+            return False
+        link.accused_at = now
+        return True
+
     def drop(self, peer: str) -> None:
         """Forget a lost peer; its incarnation is never listened to again."""
         if incarnation := self.reached(peer):

@@ -52,13 +52,14 @@ class Recovery:
         return not channel.closed and self._graph.recovers(channel) and known
 
     def candidates(self, channel: Channel) -> list[str]:
-        """Where the filter can go on: brokers, the least laden first, then its consumers."""
+        """Where the filter can go on: where it was to be, else at brokers, the least laden first,
+        then at its consumers."""
         load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
         for each in (*self._graph.channels.values(), *self._graph.relays.values()):
             for stage in each.stages.values():
                 if stage.node in load:
                     load[stage.node] += 1
-        brokers = sorted(load, key=lambda name: load[name])
+        brokers = sorted(load, key=lambda name: (name != channel.at, load[name]))
         beside = [
             stage.node
             for child in self._graph.children(channel.name)

@@ -139,6 +139,23 @@ def test_who_has_waited_too_long_is_told_for_what(bench: Bench) -> None:
     assert bench.ends["later"] == []
 
 
+def test_the_time_behind_others_does_not_count(bench: Bench) -> None:
+    bench.submit("first", "a")
+    bench.submit("second", waits=True)
+    bench.time = PATIENCE + 1
+    bench.changes.expire()
+    assert bench.ends == {}, "its turn has not come"
+    bench.answer()
+    bench.time += PATIENCE
+    bench.changes.expire()
+    bench.in_the_way = None
+    bench.changes.expire()  # for a moment its way is clear, though nobody looks
+    bench.in_the_way = "x is moving again"
+    bench.time += 1
+    bench.changes.expire()
+    assert list(bench.ends) == ["first"]
+
+
 def test_behind_a_change_that_takes_long_nobody_is_refused(bench: Bench) -> None:
     bench.in_the_way = None
     bench.submit("long", "a")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from copy import deepcopy
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -72,10 +73,12 @@ class DoorState(Enum):
     GONE = auto()
 
 
+@dataclass(frozen=True)
 class Pushed:
     pass
 
 
+@dataclass(frozen=True)
 class Pulled:
     pass
 

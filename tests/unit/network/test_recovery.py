@@ -8,6 +8,7 @@ import pytest
 from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 import activebroker as ab
+from activebroker.broker.messages import CloseChannel
 from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
@@ -318,6 +319,31 @@ def test_a_channel_that_is_closed_before_the_death_is_known_does_not_go_on(scene
 
 
 # --- state --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("one_way", [True, False])
+def test_a_broker_that_alone_has_lost_a_supplier_does_not_speak_for_it(
+    seed: int, one_way: bool
+) -> None:
+    """It is the broker that has to go, whoever hears of that first: what it did not get is no
+    end of the channel, and its consumer is told so."""
+    scene = Scene(seed)
+    source = scene.supplier("east", "A")
+    derived = scene.derive(Few, "atlanta")
+    sink = scene.subscribe("west", derived)
+    source.publish(0)
+    scene.settle()
+    scene.net.network.cut("east", "atlanta", 30.0)
+    if not one_way:
+        scene.net.network.cut("atlanta", "east", 30.0)
+    source.publish(0)
+    scene.ask("west", CloseChannel(derived))
+    scene.net.run_for(FOUND_LOST)
+    assert scene.directory.members.keys() == {"hub", "east", "west", "dallas"}
+    assert sink.traces == ["0"]
+    assert isinstance(sink.intake.error, Unreachable) and str(sink.intake.error) == LOST
+    scene.finish()
 
 
 def test_state_that_cannot_be_snapshotted_starts_afresh(scene: Scene) -> None:

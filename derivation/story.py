@@ -1,0 +1,87 @@
+"""What has happened to a derivation, in words, and who holds one up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from derivation.protocol import HandOver, Party, Plan, Send, Swap
+
+LISTED = 4  # items of a collection that are still listed one by one
+
+
+class Step(NamedTuple):
+    """One input of a machine: at which time (seconds, of its node's clock) it came, the states
+    before and after it, and what the machine did. Nothing in it holds on to events or states."""
+
+    at: float
+    before: str
+    input: str
+    after: str
+    effects: tuple[str, ...]
+
+
+def describe(value: Any) -> str:
+    """An input, a message or an effect: its type and its fields, those that are empty left out.
+
+    >>> describe(Send("dallas", Plan(7, "x", "hub", ("atlanta",), ("dallas",), ())))
+    "Plan of 'x' to 'dallas'"
+    """
+    if isinstance(value, Send):
+        return f"{describe(value.message)} to {value.to!r}"
+    if isinstance(value, Plan):
+        return f"Plan of {value.channel!r}"
+    named = ((field.name, _short(getattr(value, field.name))) for field in fields(value))
+    told = [f"{name}={text}" for name, text in named if text]
+    return f"{type(value).__name__}({', '.join(told)})" if told else type(value).__name__
+
+
+def _short(value: Any) -> str:
+    """A field in a few words, how much there is of what is long; nothing for what is empty."""
+    match value:
+        case None | False | "" | b"" | ():
+            return ""
+        case str() | int() | float():
+            return repr(value)
+        case bytes():
+            return f"{len(value)} bytes"
+        case HandOver() | Swap():
+            return describe(value)
+        case Mapping():
+            return _listed([f"{key}: {_short(each)}" for key, each in value.items()])
+        case tuple():
+            return _listed([_short(each) for each in value])
+    return type(value).__name__
+
+
+def _listed(items: list[str]) -> str:
+    rest = len(items) - LISTED
+    shown = [*items[:LISTED], *([f"{rest} more"] if rest > 0 else [])]
+    return f"{{{', '.join(shown)}}}" if shown else ""
+
+
+def held_up_by(
+    first: tuple[Party, ...], waits: Mapping[Party, tuple[Party, ...] | None]
+) -> tuple[Party, ...]:
+    """Follow who waits for whom from `first` on to those that wait for nobody else.
+
+    `waits`: for whom each party waits; None for one that does not answer.
+
+    >>> held_up_by(("dallas",), {"dallas": ("atlanta", "NYSE"), "atlanta": ("NYSE",), "NYSE": None})
+    ('NYSE',)
+    """
+    found: dict[Party, None] = {}
+    seen: dict[Party, None] = {}
+    ahead = list(first)
+    while ahead:
+        party = ahead.pop(0)
+        if party in seen:
+            continue
+        seen[party] = None
+        others = [other for other in waits.get(party) or () if other != party]
+        if others:
+            ahead += others
+        else:
+            found[party] = None
+    return tuple(found or seen)  # in a circle, everybody
