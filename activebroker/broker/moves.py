@@ -321,7 +321,8 @@ class Moves:
                     at.stage.outlet.end(finished=True, error=error)
                     self._exchange.start_stage(at.stage)
                 case protocol.RemoveFilter():
-                    self._exchange.discard_stage(at.stage.spec.id)
+                    self._exchange.let_go(at.stage.outlet)  # nobody will resume what began here
+                    self._exchange.remove_stage(at.stage.spec.id)
                 case protocol.Send(to, message):
                     self._tell(to, message)
 
