@@ -72,6 +72,12 @@ class Plan:
     suppliers: tuple[tuple[str, Party], ...] = ()
     saves: bool = False
 
+    @property
+    def involved(self) -> tuple[Party, ...]:
+        """All that have a part in it beside the initiator, each once."""
+        sources = (swap.source for swap in self.swaps)
+        return tuple(dict.fromkeys((*self.origins, *self.destinations, *sources)))
+
 
 # --- what parties tell each other -------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ def _short(value: Any) -> str:
             return repr(value)
         case bytes():
             return f"{len(value)} bytes"
-        case HandOver() | Swap():
+        case HandOver() | Plan() | Swap():
             return describe(value)
         case Mapping():
             return _listed([f"{key}: {_short(each)}" for key, each in value.items()])
@@ -61,27 +61,19 @@ def _listed(items: list[str]) -> str:
     return f"{{{', '.join(shown)}}}" if shown else ""
 
 
-def held_up_by(
-    first: tuple[Party, ...], waits: Mapping[Party, tuple[Party, ...] | None]
-) -> tuple[Party, ...]:
-    """Follow who waits for whom from `first` on to those that wait for nobody else.
+def held_up_by(first: Sequence[Party], waits: Mapping[Party, Sequence[Party]]) -> tuple[Party, ...]:
+    """Follow who waits for whom, from `first` on, to those that wait for nobody else, or of whom
+    nothing is known; everybody on the way, where they wait for each other.
 
-    `waits`: for whom each party waits; None for one that does not answer.
-
-    >>> held_up_by(("dallas",), {"dallas": ("atlanta", "NYSE"), "atlanta": ("NYSE",), "NYSE": None})
-    ('NYSE',)
+    >>> held_up_by(["dallas"], {"dallas": ["atlanta", "JFK"], "atlanta": ["JFK"], "JFK": []})
+    ('JFK',)
     """
-    found: dict[Party, None] = {}
-    seen: dict[Party, None] = {}
-    ahead = list(first)
-    while ahead:
-        party = ahead.pop(0)
-        if party in seen:
-            continue
-        seen[party] = None
-        others = [other for other in waits.get(party) or () if other != party]
-        if others:
-            ahead += others
-        else:
-            found[party] = None
-    return tuple(found or seen)  # in a circle, everybody
+    ahead, seen = list(first), dict.fromkeys(first)
+    found: list[Party] = []
+    for party in ahead:
+        others = [other for other in waits.get(party, ()) if other != party]
+        if not others:
+            found.append(party)
+        ahead += [other for other in others if other not in seen]
+        seen.update(dict.fromkeys(others))
+    return tuple(found or seen)

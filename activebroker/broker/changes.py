@@ -21,19 +21,21 @@ from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreac
 log = logging.getLogger(__name__)
 
 Calls = list[tuple[str, CallBody]]
+PATIENCE = 10.0  # seconds that a node may take to carry out a call
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Calls to nodes that may be gone: None is the answer of one that is, or does not answer."""
+    """Calls to nodes that may be gone: None is the answer of one that is, or does not answer
+    within `patience` seconds."""
 
     calls: Calls
+    patience: float = PATIENCE
 
 
 Change = Generator[Calls | Attempt | Migration, Any, Any]
 Done = Callable[[Any, ActiveBrokerError | None], None]
 Obstacle = Callable[[], str | None]
-PATIENCE = 10.0  # seconds that a node may take to carry out a call
 
 
 @dataclass(slots=True, eq=False)
@@ -51,8 +53,8 @@ class Waiting:
 class Changes:
     """`call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it.
 
-    `ended_late(migration, outcome, reason)` is called when a migration ends whose change was told
-    before that it is overdue.
+    `ended(migration, outcome, reason)` is called when a migration ends, `ended_late` with the same
+    besides when its change was told before that it is overdue.
     """
 
     def __init__(
@@ -61,12 +63,14 @@ class Changes:
         tell: Callable[[str, Body], None],
         set_deadline: Callable[[int, float | None], None],
         now: Callable[[], float],
+        ended: Callable[[Migration, str, str], None],
         ended_late: Callable[[Migration, str, str], None],
     ) -> None:
         self._call = call
         self._tell = tell
         self._set_deadline = set_deadline
         self._now = now
+        self._ended = ended
         self._ended_late = ended_late
         self._queue: deque[Waiting] = deque()
         self._current: tuple[Change, Done] | None = None
@@ -110,6 +114,10 @@ class Changes:
         """The derivation of a channel, or of a relay, that is under way, if one is."""
         mine = (each for each in self._migrations.values() if each.channel.name == name)
         return next(mine, None)
+
+    def under_way(self) -> list[Migration]:
+        """The migrations that have not ended."""
+        return list(self._migrations.values())
 
     def overdue(self) -> list[Migration]:
         """The migrations that go on behind the change that began them."""
@@ -170,6 +178,7 @@ class Changes:
     def _ask(self, step: Calls | Attempt) -> None:
         calls = step.calls if isinstance(step, Attempt) else step
         minor = (Unreachable, DeadlineExceeded) if isinstance(step, Attempt) else ()
+        patience = step.patience if isinstance(step, Attempt) else PATIENCE
         self._answers, self._missing, self._error = [None] * len(calls), len(calls), None
         if not calls:
             self._resume([], None)
@@ -187,11 +196,12 @@ class Changes:
             return done
 
         for index, (node, body) in enumerate(calls):
-            self._call(node, body, PATIENCE, answered(index))
+            self._call(node, body, patience, answered(index))
 
     def _migrated(self, migration: Migration, outcome: str, reason: str) -> None:
         if outcome != "overdue":
             del self._migrations[migration.plan.derivation]
+            self._ended(migration, outcome, reason)
         if migration is self._migration:
             self._migration = None
             self._resume((outcome, reason), None)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from activebroker.broker.changes import Change, Changes
+from activebroker.broker.changes import Attempt, Change, Changes
 from activebroker.broker.checkpoints import Checkpoints
 from activebroker.broker.endings import Endings
-from activebroker.broker.messages import Move, Offload, Undeploy
+from activebroker.broker.messages import Move, Offload, ReportNode, Undeploy
 from activebroker.broker.migration import Migration, plan_move, plan_offload
 from activebroker.broker.names import channel_named, outlet_named, place_named
 from activebroker.broker.wiring import Wiring
 from activebroker.core.errors import InvalidFilter, MoveFailed, UnknownPlace, suggestion
 from activebroker.routing import Channel, Flow, Outlet, Relay
 from activebroker.routing.graph import SUPPLIER
+from derivation.story import held_up_by
+
+PATIENCE = 2.0  # seconds for a party of an overdue derivation to say for whom it waits
 
 
 class Derivations:
@@ -141,13 +144,28 @@ class Derivations:
         self._checkpoints.accept(channel.name)
         self._wiring.expect(migration.new_flows)
         if outcome == "overdue":
-            raise MoveFailed(f"Channel {name!r} is still moving: {reason}.")
+            blame = yield from self._blame(migration)
+            raise MoveFailed(f"Channel {name!r} is still moving: {reason}{blame}.")
         if outcome == "failed":
             yield from self._end_failed(migration, reason)
             raise MoveFailed(
                 f"Channel {name!r} could not complete the switch-over: {reason}{_now(channel)}."
             )
         self._checkpoints.accept(name)
+
+    def _blame(self, migration: Migration) -> Change:
+        """Who holds an overdue derivation up, if it is not those whom its initiator waits for."""
+        plan = migration.plan
+        asked = [party for party in plan.involved if party in self._members]
+        answers = yield Attempt([(party, ReportNode()) for party in asked], PATIENCE)
+        waits: dict[str, list[str]] = {}
+        for party, answer in zip(asked, answers, strict=True):
+            for part in [] if answer is None else answer["moves"]:
+                if part["derivation"] == plan.derivation:
+                    waits.setdefault(party, []).extend(part["waits_for"])
+        first = migration.machine.waiting_for
+        blamed = [party for party in held_up_by(first, waits) if party not in first]
+        return f", held up by {', '.join(map(repr, blamed))}" if blamed else ""
 
     def _end_failed(self, migration: Migration, reason: str) -> Change:
         """Let the filter or the relay go on from its last checkpoint, or end the channel."""

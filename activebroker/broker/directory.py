@@ -35,6 +35,7 @@ from activebroker.broker.messages import (
     ReportNode,
     ReportStatus,
     Subscribe,
+    TellStory,
     Unsubscribe,
 )
 from activebroker.broker.migration import Migration
@@ -47,6 +48,7 @@ from activebroker.broker.names import (
 )
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.status import report
+from activebroker.broker.stories import Stories
 from activebroker.broker.wiring import Wiring
 from activebroker.core.errors import (
     ActiveBrokerError,
@@ -83,8 +85,14 @@ class Directory:
         self._incarnation = incarnation
         self._wiring = Wiring(self.graph, self.members, call, tell)
         self._changes = Changes(
-            call, tell, set_deadline, now, lambda *ended: self._derivations.ended_late(*ended)
+            call,
+            tell,
+            set_deadline,
+            now,
+            lambda *ended: self._stories.ended(*ended),
+            lambda *ended: self._derivations.ended_late(*ended),
         )
+        self._stories = Stories(me.name, self._changes, call, now)
         self._checkpoints = Checkpoints(self._wiring, self._changes)
         recovery = Recovery(self._wiring, expel)
         self._endings = Endings(self._wiring, self._changes, self._checkpoints, recovery)
@@ -98,7 +106,10 @@ class Directory:
         What only looks does not wait for changes under way: they are what one looks for.
         """
         if isinstance(body, ReportStatus):
-            report(self.members, self.graph, self._wiring.call, done)
+            report(self.members, self.graph, self._stories, self._wiring.call, done)
+            return
+        if isinstance(body, TellStory):
+            self._stories.tell(body.channel, done)
             return
         change = getattr(self, f"_{type(body).__name__}")(body)
         node = getattr(body, "node", None)

@@ -204,6 +204,12 @@ class ReportStatus(Message, frozen=True):
     """The whole fabric: members, channels, and every node's counters."""
 
 
+class TellStory(Message, frozen=True):
+    """How the last derivation of a channel went, or goes."""
+
+    channel: str
+
+
 # directory to node
 
 
@@ -296,6 +302,12 @@ class ReportNode(Message, frozen=True):
     """The node's own counters."""
 
 
+class ReportStory(Message, frozen=True):
+    """The node's own part in a derivation."""
+
+    derivation: int
+
+
 class Deploy(Message, frozen=True):
     stage: StageSpec
 
@@ -320,7 +332,9 @@ CallBody = (
     | Move
     | Offload
     | ReportStatus
+    | TellStory
     | ReportNode
+    | ReportStory
     | OpenOutlet
     | CloseOutlet
     | OpenFlow

@@ -97,9 +97,7 @@ class Migration:
         self._handle(initiator.GivenUp(reason))
 
     def lost(self, node: str) -> None:
-        involved = {*self.plan.origins, *self.plan.destinations}
-        involved |= {swap.source for swap in self.plan.swaps}
-        if node in involved:
+        if node in self.plan.involved:
             self._handle(initiator.PartyLost(node))
 
     def _handle(self, input: object) -> None:
@@ -132,9 +130,7 @@ class Migration:
                     finish = effect
         if finish is not None:
             if finish.outcome in ("completed", "failed"):
-                sources = (swap.source for swap in self.plan.swaps)
-                parties = (*self.plan.origins, *self.plan.destinations, *sources)
-                for party in dict.fromkeys(parties):
+                for party in self.plan.involved:
                     self._tell(party, EndMove(self.plan.derivation))
             self._finished(self, finish.outcome, finish.reason)
 

@@ -71,6 +71,7 @@ from activebroker.broker.messages import (
     ReleasePort,
     ReportNode,
     ReportSent,
+    ReportStory,
     SetPredicate,
     TypeAnnounced,
     Undeploy,
@@ -340,6 +341,9 @@ class Node:
                     exchange.remove_stage(stage_id)
             case ReportNode():
                 done(counters(self.exchange, self.moves, self.peers), None)
+                return
+            case ReportStory(derivation):
+                done({"now": self._now, "parts": self.moves.story(derivation)}, None)
                 return
             case _ if self.directory is not None:
                 self.directory.request(body, done)

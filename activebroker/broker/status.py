@@ -10,6 +10,7 @@ from activebroker.broker.exchange import Exchange
 from activebroker.broker.messages import CallBody, ReportNode
 from activebroker.broker.moves import Moves
 from activebroker.broker.peers import Peers
+from activebroker.broker.stories import Stories
 from activebroker.routing import Channel, Graph, Member
 
 PATIENCE = 2.0  # seconds for a node to answer; one that does not is shown without counters
@@ -18,6 +19,7 @@ PATIENCE = 2.0  # seconds for a node to answer; one that does not is shown witho
 def report(
     members: dict[str, Member],
     graph: Graph,
+    stories: Stories,
     call: Callable[[str, CallBody, float, Done], None],
     done: Done,
 ) -> None:
@@ -30,6 +32,8 @@ def report(
             for each in members.values()
         ],
         "channels": [_channel(channel, graph) for channel in graph.channels.values()],
+        "moves": stories.under_way(),
+        "ended_moves": stories.last_ended(),
         "nodes": nodes,
     }
 
@@ -45,7 +49,7 @@ def report(
         call(name, ReportNode(), PATIENCE, answered(name))
 
 
-_NOTHING: dict[str, Any] = {"flows": [], "stages": [], "moves": {}, "links": {}}
+_NOTHING: dict[str, Any] = {"flows": [], "stages": [], "moves": [], "links": {}}
 
 
 def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:

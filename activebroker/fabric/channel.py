@@ -107,7 +107,7 @@ class Channel:
         elsewhere: the message says which, and who is waited for, or where.
         """
         fabric = self._fabric
-        fabric.request(Move(self.name, to, fabric.node, timeout), 2 * timeout)
+        fabric.derive_elsewhere(Move(self.name, to, fabric.node, timeout))
 
     def close(self) -> None:
         """End the channel and all that is derived from it, behind what was published."""

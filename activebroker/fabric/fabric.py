@@ -16,7 +16,9 @@ from activebroker.broker.messages import (
     CloseChannel,
     FailuresReported,
     Move,
+    Offload,
     OpenChannel,
+    TellStory,
 )
 from activebroker.broker.messages import ReportStatus as AskStatus
 from activebroker.broker.splitting import split_moves
@@ -39,6 +41,7 @@ from predicate_extract import Extraction
 
 log = logging.getLogger(__name__)
 PATIENCE = 60.0  # seconds that the directory may take to answer: a move may be before us
+BLAME = 5.0  # seconds more, for it to find out who holds a move up
 DRAIN = 10.0  # seconds that closing waits for what was published to arrive
 
 
@@ -99,6 +102,18 @@ class Fabric(Closing):
         status: dict[str, Any] = msgspec.to_builtins(self.request(AskStatus()))
         return status
 
+    def story(self, channel: str) -> dict[str, Any]:
+        """How the last move or offload of a channel went, or goes, as plain data.
+
+        `lines` tell in order what each party was told, at which second of it (`at`), and what it
+        did; `silent` names the parties that could not be asked, and why: a process that is gone
+        takes its part of the story with it.
+
+        Raises UnknownChannel where the channel is none of those that moved last.
+        """
+        story: dict[str, Any] = msgspec.to_builtins(self.request(TellStory(channel)))
+        return story
+
     def split(self, broker: str, *, to: str, timeout: float = 30.0) -> list[str]:
         """Move filters from one broker to another while events flow, so that half the work goes.
 
@@ -114,7 +129,7 @@ class Fabric(Closing):
         moved: dict[str, None] = {}  # some move twice
         for move in moves:
             try:
-                self.request(Move(move.channel, move.to, self.node, timeout), 2 * timeout)
+                self.derive_elsewhere(Move(move.channel, move.to, self.node, timeout))
             except ActiveBrokerError as error:
                 asked = (*moved, move.channel)
                 left = dict.fromkeys(each.channel for each in moves if each.channel not in asked)
@@ -158,6 +173,10 @@ class Fabric(Closing):
         if self._closed:
             raise Closed("The fabric was closed.")
         return self._runtime.request(body, patience)
+
+    def derive_elsewhere(self, body: Move | Offload) -> None:
+        """Carry out a third-party derivation, of which each phase has its patience."""
+        self.request(body, 2 * body.patience + BLAME)
 
     def register(self, type: EventType) -> None:
         self._runtime.registry.register(type)

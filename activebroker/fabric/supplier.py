@@ -62,7 +62,7 @@ class Supplier(Closing):
         if isinstance(consumers, str):
             consumers = (consumers,)
         named = None if consumers is None else tuple(consumers)
-        self._fabric.request(Offload(self.channel, self.name, to, timeout, named), timeout)
+        self._fabric.derive_elsewhere(Offload(self.channel, self.name, to, timeout, named))
 
     def flush(self) -> None:
         """Wait until what was published is on its way. Raises DeadlineExceeded."""

@@ -1,18 +1,32 @@
 """What a fabric looks like from outside: its status as numbers, as rates, and as tables."""
 
 from activebroker.observe.explanation import explanation, explanation_data
-from activebroker.observe.report import Channel, Derivation, Flow, Move, Node, Report, report
+from activebroker.observe.report import (
+    Channel,
+    Derivation,
+    EndedMove,
+    Flow,
+    Move,
+    Node,
+    Part,
+    Report,
+    report,
+)
+from activebroker.observe.story import story_table
 from activebroker.observe.tables import tables
 
 __all__ = [
     "Channel",
     "Derivation",
+    "EndedMove",
     "Flow",
     "Move",
     "Node",
+    "Part",
     "Report",
     "explanation",
     "explanation_data",
     "report",
+    "story_table",
     "tables",
 ]

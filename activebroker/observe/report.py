@@ -56,13 +56,41 @@ class Derivation(msgspec.Struct, frozen=True):
     per_second: Rates | None = None
 
 
-class Move(msgspec.Struct, frozen=True):
-    """A node's part in a third-party derivation under way."""
+class Part(msgspec.Struct, frozen=True):
+    """What an origin or a destination of a move does, for whom it waits, and what it holds back."""
 
     derivation: int
     node: str
+    role: str
     phase: str
-    missing: str
+    waits_for: list[str]
+    held_events: int
+    held_bytes: int
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A third-party derivation under way, `seconds` old, with its parts at the nodes."""
+
+    derivation: int
+    channel: str
+    origins: list[str]
+    destinations: list[str]
+    phase: str
+    waits_for: list[str]
+    seconds: float
+    parts: list[Part]
+
+
+class EndedMove(msgspec.Struct, frozen=True):
+    """One that has ended after `seconds`: completed, rolled back or failed, and why."""
+
+    derivation: int
+    channel: str
+    origins: list[str]
+    destinations: list[str]
+    outcome: str
+    reason: str
+    seconds: float
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -93,6 +121,7 @@ class Report(msgspec.Struct, frozen=True):
     channels: list[Channel]
     derivations: list[Derivation]
     moves: list[Move]
+    ended_moves: list[EndedMove]
     flows: list[Flow]
 
 
@@ -117,6 +146,7 @@ def report(
         for node, row in _rows(status, "stages")
     ]
     flows = [msgspec.convert({**row, "node": node}, Flow) for node, row in _rows(status, "flows")]
+    parts = [msgspec.convert({**row, "node": node}, Part) for node, row in _rows(status, "moves")]
     if earlier is not None:
         seconds = at - earlier.at
         derivations = _with_rates(derivations, earlier.derivations, seconds)
@@ -130,11 +160,8 @@ def report(
         ],
         channels=[_channel(channel) for channel in status["channels"]],
         derivations=derivations,
-        moves=[
-            _move(int(derivation), node, state)
-            for node, counters in status["nodes"].items()
-            for derivation, state in counters["moves"].items()
-        ],
+        moves=[_move(move, parts) for move in status["moves"]],
+        ended_moves=msgspec.convert(status["ended_moves"], list[EndedMove]),
         flows=flows,
     )
 
@@ -162,9 +189,9 @@ def _channel(row: dict[str, Any]) -> Channel:
     return msgspec.convert({**row, "predicate": predicate}, Channel)
 
 
-def _move(derivation: int, node: str, state: str) -> Move:
-    phase, _, missing = state.partition("; missing: ")
-    return Move(derivation, node, phase, missing)
+def _move(row: dict[str, Any], parts: list[Part]) -> Move:
+    own = [part for part in parts if part.derivation == row["derivation"]]
+    return msgspec.convert({**row, "parts": own}, Move)
 
 
 Row = TypeVar("Row", Derivation, Flow)

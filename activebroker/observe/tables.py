@@ -10,7 +10,16 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from activebroker.observe.report import Channel, Derivation, Flow, Move, Node, Rates, Report
+from activebroker.observe.report import (
+    Channel,
+    Derivation,
+    EndedMove,
+    Flow,
+    Move,
+    Node,
+    Rates,
+    Report,
+)
 
 RIGHT = ">"  # in front of the heading of a column of numbers
 
@@ -22,6 +31,8 @@ def tables(report: Report) -> RenderableType:
         parts.append(_derivations(report.derivations))
     if report.moves:
         parts.append(_moves(report.moves))
+    if report.ended_moves:
+        parts.append(_ended_moves(report.ended_moves))
     if report.flows:
         parts.append(_flows(report.flows))
     return Group(*parts)
@@ -94,9 +105,38 @@ def _derivations(derivations: list[Derivation]) -> Table:
 
 
 def _moves(moves: list[Move]) -> Table:
-    headings = (">derivation", "node", "phase", "missing")
-    rows = ((str(move.derivation), move.node, move.phase, move.missing) for move in moves)
+    headings = (
+        "channel", "from", "to", ">age", "node", "part", "phase", "waits for", ">events held",
+        ">bytes held",
+    )  # fmt: skip
+    rows: list[tuple[str, ...]] = []
+    for move in moves:
+        waits = ", ".join(move.waits_for)
+        rows.append((*_way(move), "", "initiator", move.phase, waits, "", ""))
+        rows += [
+            (
+                *("", "", "", ""),
+                part.node,
+                part.role,
+                part.phase,
+                ", ".join(part.waits_for),
+                _count(part.held_events),
+                decimal(part.held_bytes),
+            )
+            for part in move.parts
+        ]
     return _table("Moves under way", headings, rows)
+
+
+def _ended_moves(moves: list[EndedMove]) -> Table:
+    headings = ("channel", "from", "to", ">took", "outcome", "reason")
+    rows = ((*_way(move), move.outcome, move.reason) for move in moves)
+    return _table("Moves that have ended", headings, rows)
+
+
+def _way(move: Move | EndedMove) -> tuple[str, ...]:
+    took = f"{move.seconds:.3f} s"
+    return move.channel, ", ".join(move.origins), ", ".join(move.destinations), took
 
 
 def _flows(flows: list[Flow]) -> Table:

@@ -103,6 +103,16 @@ def test_brokers_serve_and_end_in_good_order(start: Callable[..., Process]) -> N
         assert (flow["offered_events"], flow["sent_events"], flow["target"]) == (4, 2, "dallas")
         assert flow["per_second"]["sent_events"] == 0.0
 
+        dear.move(to="atlanta")
+        code, out, err = finish(start("story", dallas, "dear"))
+        assert (code, err) == (0, "")
+        assert "dear: dallas → atlanta, completed after" in out
+        code, out, err = finish(start("story", dallas, "dear", "--json"))
+        assert (code, err) == (0, "")
+        assert json.loads(out)["destinations"] == ["atlanta"]
+        code, out, err = finish(start("story", address, "deer"))
+        assert code == 2 and "'dear'" in err
+
         second.send_signal(signal.SIGTERM)
         code, _, err = finish(second)
         assert (code, err) == (0, "")

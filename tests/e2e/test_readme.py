@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import activebroker as ab
+import derivation.story
 import predicate_extract
 
 README = Path(__file__).parents[2] / "README.md"
@@ -38,7 +39,7 @@ def test_the_paper_s_filter(tmp_path: Path) -> None:
     assert extraction.exact
 
 
-@pytest.mark.parametrize("module", [ab, predicate_extract])
+@pytest.mark.parametrize("module", [ab, predicate_extract, derivation.story])
 def test_doctests(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 

@@ -28,7 +28,7 @@ class Bench:
         self.ends: dict[str, Any] = {}
         self.time = 0.0
         self.changes = Changes(
-            self._call, self._tell, self._deadline, lambda: self.time, self._late
+            self._call, self._tell, self._deadline, lambda: self.time, self._late, self._late
         )
         self.in_the_way: str | None = "x is still moving"
 

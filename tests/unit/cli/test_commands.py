@@ -23,7 +23,7 @@ def run(*arguments: str) -> Result:
 def test_help_lists_the_commands() -> None:
     result = run("--help")
     assert result.exit_code == 0
-    for name in ("broker", "demo", "explain", "key", "status"):
+    for name in ("broker", "demo", "explain", "key", "status", "story"):
         assert name in result.stdout
 
 

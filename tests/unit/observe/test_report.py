@@ -80,8 +80,9 @@ def flow_status(**counters: int) -> dict[str, Any]:
         "offered_events": 10, "offered_bytes": 1000, "sent_events": 1, "sent_bytes": 100,
         "waiting": 0,
     }  # fmt: skip
-    node = {"flows": [flow | counters], "stages": [], "moves": {}, "links": {}}
-    return {"members": [], "channels": [], "nodes": {"nyse": node}}
+    node = {"flows": [flow | counters], "stages": [], "moves": [], "links": {}}
+    picture: dict[str, Any] = {"members": [], "channels": [], "moves": [], "ended_moves": []}
+    return {**picture, "nodes": {"nyse": node}}
 
 
 def flow_after(**counters: int) -> Flow:
@@ -107,15 +108,6 @@ def test_a_flow_that_began_again_has_no_rates(changed: dict[str, int]) -> None:
 def test_two_looks_at_one_time_give_no_rates() -> None:
     earlier = report(flow_status(), at=5.0)
     assert report(flow_status(), at=5.0, earlier=earlier).flows[0].per_second is None
-
-
-def test_a_move_shows_its_phase_and_what_is_missing() -> None:
-    status = flow_status()
-    # Over the network the keys of a mapping may come as text.
-    status["nodes"]["nyse"]["moves"] = {"7": "draining; missing: 3, 4"}
-    (move,) = report(status, at=0.0).moves
-    assert (move.derivation, move.phase, move.missing) == (7, "draining", "3, 4")
-    assert "draining" in shown(report(status, at=0.0))
 
 
 def test_tables_show_names_literally(statuses: list[dict[str, Any]]) -> None:
