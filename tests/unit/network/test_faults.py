@@ -238,7 +238,7 @@ def test_a_move_that_a_slow_consumer_holds_up_is_overdue_and_still_ends(scene: S
         for _ in range(4):
             source.publish(0, blob=1 << 20)
         scene.net.run_for(0.5)
-    with pytest.raises(MoveFailed, match="still moving.* waits for 'hub', held up by 'west'"):
+    with pytest.raises(MoveFailed, match=r"still moving.* waits for 'hub', held up by 'west'"):
         scene.move(derived, "hub")
     scene.settle()
     assert sink.traces == [f"{n}/{n + 1}" for n in range(12)]

@@ -109,5 +109,5 @@ def test_a_move_is_seen_while_it_is_under_way_and_told_when_it_has_ended(
 def test_only_what_has_moved_has_a_story(fabric: ab.Fabric) -> None:
     trades = fabric.channel("trades", Trade)
     trades.derive(lambda trade: trade.price > 1, at="atlanta", name="dear").move(to="dallas")
-    with pytest.raises(UnknownChannel, match="No derivation of a channel 'dera' .*'dear'"):
+    with pytest.raises(UnknownChannel, match=r"No derivation of a channel 'dera' .*'dear'"):
         fabric.story("dera")
