@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from activebroker.core.errors import InvalidFilter, MissingExtra
+from activebroker.core.errors import InvalidFilter, MissingExtra, UnknownPlace
 from activebroker.fabric import Fabric
-from ray_deploy.placement import Placement
+from ray_deploy.placement import Placement, host_of
 
 # Under `uv run` Ray would by default start each worker by `uv run` in a copy of the working
 # directory. Brokers need only what is installed; set it to 1 where the nodes have nothing.
@@ -47,6 +48,23 @@ class RayFabric(Fabric):
             raise InvalidFilter("A RayFabric needs the name of at least one broker.")
         self._ray = RayHost(places, address, key)
         super().__init__(host=self._ray)
+
+    def start_broker(self, name: str, placement: Placement | None = None) -> None:
+        """Start one more broker, `Placement(near="JFK")` say for one beside a supplier.
+
+        Raises NameTaken, UnknownPlace, Unreachable.
+        """
+        placement = placement or Placement()
+        if placement.near is not None:
+            if placement.node is not None:
+                raise UnknownPlace("A Placement names a node or what it is near to, not both.")
+            host = host_of(placement.near, self.status())
+            placement = replace(placement, near=None, node=host)
+        self._ray.start(name, placement)
+
+    def stop_broker(self, name: str) -> None:
+        """End a broker; its filters go on at others. Raises UnknownPlace."""
+        self._ray.stop(name)
 
     @property
     def address(self) -> str:

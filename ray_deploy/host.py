@@ -7,7 +7,9 @@ brokers' own sockets. The actors belong to this process: they end when it does, 
 from __future__ import annotations
 
 import logging
+import secrets
 import socket
+import threading
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +17,14 @@ from urllib.parse import urlsplit
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
-from activebroker.core.errors import ActiveBrokerError, Unreachable
+from activebroker.broker.messages import Leave
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    NameTaken,
+    UnknownPlace,
+    Unreachable,
+    suggestion,
+)
 from activebroker.fabric import JoinedHost, serve
 from activebroker.fabric.hosting import OnFailures
 from activebroker.fabric.keys import signing_key
@@ -26,27 +35,63 @@ from ray_deploy.placement import Placement
 log = logging.getLogger(__name__)
 START = 60.0  # seconds for Ray to start an actor
 KNOCK = 5.0  # seconds for a head to accept a connection
+LOOK_UP = 0.5  # seconds, at most, until a broker sees that it was taken for lost
 STOP = 10.0  # seconds for a broker to stop by itself before its process is killed
 
 
 class BrokerActor:
-    """A broker in a Ray worker process. The first one keeps the fabric's directory."""
+    """A broker in a Ray worker process. The one that Ray knows as `first` keeps the directory.
 
-    def __init__(self, name: str, key: str) -> None:
+    It joins the fabric again when it was taken for lost, and when Ray has started it again: then
+    this constructor is all that runs.
+    """
+
+    def __init__(self, name: str, key: str, first: str) -> None:
         self._name = name
         self._key = key
+        self._first = first
         self._runtime: Runtime | None = None
+        self._stopped = threading.Event()
+        if ray.get_runtime_context().was_current_actor_reconstructed:
+            self._join_again()
 
-    def serve(self, join_address: str | None) -> str:
+    def serve(self, join_address: str | None, replace: bool = False) -> str:
         """Listen, and return where."""
         listen = f"tcp://{ray.util.get_node_ip_address()}:*"
-        self._runtime = serve(self._name, listen, self._key, join_address=join_address)
-        assert self._runtime.transport.address is not None
+        self._runtime = serve(
+            self._name, listen, self._key, join_address=join_address, replace=replace
+        )
+        if join_address is not None:
+            threading.Thread(target=self._keep, args=(self._runtime,), daemon=True).start()
+        return self.address()
+
+    def address(self) -> str:
+        assert self._runtime is not None and self._runtime.transport.address is not None
         return self._runtime.transport.address
 
-    def stop(self) -> None:
+    def stop(self, leave: bool = False) -> None:
+        """End the broker. `leave`: alone; its filters go on elsewhere."""
+        self._stopped.set()
         if self._runtime is not None:
+            if leave:
+                self._runtime.request(Leave(self._name), STOP)
+                self._runtime.wait_drained(1.0)
             self._runtime.stop()
+
+    def _keep(self, runtime: Runtime) -> None:
+        while not self._stopped.wait(LOOK_UP):
+            if runtime.orphaned:
+                log.warning("%s This broker joins anew.", runtime.orphaned)
+                runtime.stop()
+                self._join_again()
+                return
+
+    def _join_again(self) -> None:
+        try:
+            first = ray.get_actor(self._first)
+            self.serve(ray.get(first.address.remote(), timeout=START), replace=True)
+        except (ActiveBrokerError, RayError, ValueError) as error:
+            log.warning("broker %r is in no fabric any more: %s", self._name, error)
 
 
 class RayHost:
@@ -60,8 +105,9 @@ class RayHost:
         self.signing_key = signing_key(self.key)
         self.address = ""
         self._brokers = brokers
+        self._first = f"activebroker {secrets.token_hex(8)}"  # Ray's name for the first broker
         self._cluster_address = address
-        self._actors: list[Any] = []
+        self._actors: dict[str, Any] = {}
         self._connected = False
 
     def open(self, on_failures: OnFailures) -> Runtime:
@@ -70,25 +116,39 @@ class RayHost:
         nodes = ray.nodes()
         options = {name: place.options(nodes) for name, place in self._brokers.items()}
         # All processes start at once, which takes a while; the first serves, the others join it.
+        first, *others = options
         for name, each in options.items():
-            actor = ray.remote(BrokerActor).options(**each).remote(name, self.key)
-            self._actors.append(actor)
-        first, *others = self._actors
-        (self.address,) = self._answers([first.serve.remote(None)])
-        self._answers([actor.serve.remote(self.address) for actor in others])
+            self._create(name, each)
+        (self.address,) = self._serve([first], None)
+        self._serve(others, self.address)
         return JoinedHost(self.address, self.key).open(on_failures)
+
+    def start(self, name: str, placement: Placement) -> None:
+        """Start one more broker. Raises NameTaken, UnknownPlace, Unreachable."""
+        if name in self._actors:
+            raise NameTaken(f"There is a broker {name!r} already: choose another name.")
+        self._create(name, placement.options(ray.nodes()))
+        try:
+            self._serve([name], self.address)
+        except ActiveBrokerError:
+            ray.kill(self._actors.pop(name))
+            raise
+
+    def stop(self, name: str) -> None:
+        """Let a broker leave the fabric, and end it. Raises UnknownPlace."""
+        first, *others = self._actors
+        if name not in others:
+            why = " It keeps the directory and ends with the fabric." if name == first else ""
+            raise UnknownPlace(
+                f"There is no broker {name!r} to stop.{why}" + suggestion(name, others)
+            )
+        self._end({name: self._actors.pop(name)}, leave=True)
 
     def close(self) -> None:
         """Stop the actors, and the cluster if we started it."""
         if self._actors:  # without any, Ray may not be there, and ray.get would start it
-            stops = [actor.stop.remote() for actor in self._actors]
-            try:
-                ray.get(stops, timeout=STOP)
-            except (GetTimeoutError, RayError) as error:
-                log.info("a broker did not stop by itself: %s", error)
-            for actor in self._actors:
-                ray.kill(actor)
-            self._actors.clear()
+            self._end(self._actors)
+            self._actors = {}
         if self._connected:
             self._connected = False
             ray.shutdown()
@@ -111,6 +171,23 @@ class RayHost:
                 "(`ray status --address=...`)? Without an address a local one is started."
             ) from error
         self._connected = True
+
+    def _create(self, name: str, options: dict[str, Any]) -> None:
+        if not self._actors:
+            options = {**options, "name": self._first, "max_restarts": 0}
+        actor = ray.remote(BrokerActor).options(**options).remote(name, self.key, self._first)
+        self._actors[name] = actor
+
+    def _serve(self, names: list[str], join_address: str | None) -> list[str]:
+        return self._answers([self._actors[name].serve.remote(join_address) for name in names])
+
+    def _end(self, actors: Mapping[str, Any], leave: bool = False) -> None:
+        try:
+            ray.get([actor.stop.remote(leave) for actor in actors.values()], timeout=STOP)
+        except (GetTimeoutError, RayError) as error:
+            log.info("a broker did not stop by itself: %s", error)
+        for actor in actors.values():
+            ray.kill(actor)
 
     def _answers(self, calls: list[Any]) -> list[str]:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from activebroker.core.errors import UnknownPlace, suggestion
 
@@ -12,25 +13,37 @@ from activebroker.core.errors import UnknownPlace, suggestion
 class Placement:
     """All that is given must hold; nothing given: wherever Ray puts it.
 
-    `node` is a Ray node's name, IP address or id. `resources` are custom resources that the
-    broker takes, `labels` must be labels of the node. `cpus` is what the broker reserves: none by
-    default, since a broker is idle most of the time.
+    `node` is a Ray node's name, IP address or id. `near` is a supplier, or any process of the
+    fabric: a node on the same machine; only for a broker that is started later than those.
+    `resources` are custom resources that the broker takes, `labels` must be labels of the node.
+    `cpus` is what the broker reserves: none by default, since a broker is idle most of the time.
+
+    `restarts`: how often Ray starts it again when its process or its node dies, -1 for always. It
+    comes back without filters: they have gone on elsewhere, or do so now. The first broker of a
+    fabric is never started again: with it the directory is gone.
     """
 
     node: str | None = None
+    near: str | None = None
     resources: dict[str, float] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     cpus: float = 0
+    restarts: int = 3
 
     def options(self, nodes: list[dict[str, Any]]) -> dict[str, Any]:
         """Ray's actor options for this placement, given `ray.nodes()`.
 
         Raises UnknownPlace where no live node of the cluster can take the broker.
         """
+        if self.near is not None:
+            raise UnknownPlace(
+                f"Nothing is near {self.near!r} before the fabric runs: start the broker later, by "
+                "`fabric.start_broker(name, Placement(near=...))`."
+            )
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         alive = [node for node in nodes if node["Alive"]]
-        options: dict[str, Any] = {"num_cpus": self.cpus}
+        options: dict[str, Any] = {"num_cpus": self.cpus, "max_restarts": self.restarts}
         if self.node is not None:
             chosen = [node for node in alive if self.node in _names(node)]
             if not chosen:
@@ -57,6 +70,28 @@ class Placement:
                 )
             options["label_selector"] = self.labels
         return options
+
+
+def host_of(near: str, status: dict[str, Any]) -> str:
+    """The IP address of the machine where a supplier, or a process of the fabric, runs.
+
+    Raises UnknownPlace where the status of the fabric does not tell.
+    """
+    places = {member["name"]: member["name"] for member in status["members"]}
+    for channel in status["channels"]:
+        places |= channel["supplier_nodes"]
+    if near not in places:
+        raise UnknownPlace(
+            f"There is no supplier and no process {near!r} in the fabric."
+            + suggestion(near, places)
+        )
+    addresses = {member["name"]: member["address"] for member in status["members"]}
+    if (address := addresses[places[near]]) is None:
+        raise UnknownPlace(
+            f"Where {near!r} is cannot be told: process {places[near]!r} dials out only. Name a "
+            "node of the cluster instead."
+        )
+    return str(urlsplit(address).hostname)
 
 
 def _names(node: dict[str, Any]) -> tuple[str, ...]:

@@ -15,8 +15,21 @@ os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rounds", type=int, default=0, help="Play whole tables, so many rounds each."
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Whole tables take long, and are played only on request."""
+    if not config.getoption("rounds"):
+        items[:] = [item for item in items if item.get_closest_marker("table") is None]
+    _gather(items)
+
+
+def _gather(items: list[pytest.Item]) -> None:
     """Clusters and sessions are started once: all tests that need one run in one process."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
@@ -42,11 +55,12 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
-    """A real cluster of three nodes: a head, and two with the resources `east` and `west`."""
+    """A real cluster of three nodes with the resources `head`, `east` and `west`."""
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(head_node_args={"num_cpus": 1, "include_dashboard": False})
+    head = {"num_cpus": 1, "include_dashboard": False, "resources": {"head": 1}}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         cluster.add_node(num_cpus=1, resources={"east": 1}, labels={"side": "east"})
         cluster.add_node(num_cpus=1, resources={"west": 1}, labels={"side": "west"})

@@ -112,7 +112,7 @@ class Node:
         self._calls = Calls()
         self._deploying: dict[int, Done] = {}
         self._ticking = False
-        self._orphaned = ""  # why there is no directory any more
+        self.orphaned = ""  # why there is no directory any more
         self.exchange = Exchange(
             me.name,
             directory,
@@ -190,7 +190,7 @@ class Node:
                 self._lose(frame.sender if self.directory is not None else self._directory_name)
             return
         if self.peers.is_gone(frame):
-            if not self._orphaned:  # whose word is nobody's
+            if not self.orphaned:  # whose word is nobody's
                 self._effects.append(self.peers.answer(frame, Expelled()))
             return
         if self.peers.restarted(frame):
@@ -247,7 +247,7 @@ class Node:
     def _send(self, to: str, body: Body, buffers: Buffers = ()) -> None:
         if to == self.name:
             self._local.append((body, buffers))
-        elif self._orphaned and to == self._directory_name:
+        elif self.orphaned and to == self._directory_name:
             return
         else:
             self.peers.send(to, body, self._now, buffers)
@@ -285,8 +285,8 @@ class Node:
                 self.peers.members = {member.name: member for member in members}
             self._effects.append(Reply(request.id, result, error))
 
-        if self._orphaned:
-            done(None, Unreachable(self._orphaned))
+        if self.orphaned:
+            done(None, Unreachable(self.orphaned))
         else:
             self._call(self._directory_name, request.body, request.patience, done)
 
@@ -436,7 +436,7 @@ class Node:
         """
         member = self.peers.members.get(peer)
         is_mine = self.directory is not None or peer == self._directory_name
-        if is_mine or self._orphaned or member is None:
+        if is_mine or self.orphaned or member is None:
             return False
         if member.incarnation != self.peers.reached(peer):
             return False
@@ -469,12 +469,12 @@ class Node:
         if self.directory is not None:
             return
         if peer == self._directory_name:
-            self._orphaned = (
+            self.orphaned = (
                 f"The fabric's directory at {peer!r} does not answer any more, or took this "
                 "process for lost. Connect again."
             )
             self.moves.abandon()
-            self.exchange.abandon_all(self._orphaned)
+            self.exchange.abandon_all(self.orphaned)
 
     def _migration(self, derivation: int) -> Migration | None:
         """The derivation that this node initiates, if it is this one and under way."""

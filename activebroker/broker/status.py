@@ -102,6 +102,7 @@ def _channel(channel: Channel, graph: Graph) -> dict[str, Any]:
         "exact": None if envelope is None else envelope.exact,
         "closed": channel.closed,
         "suppliers": sorted({o.supplier for o in channel.outlets.values() if o.supplier}),
+        "supplier_nodes": {o.supplier: o.node for o in channel.outlets.values() if o.supplier},
         "consumers": sum(port.makes is None for port in channel.ports.values()),
         "stages": [
             {"id": stage.id, "node": stage.node, "engine": stage.engine}

@@ -38,6 +38,14 @@ def broker(
             metavar="ADDRESS", help="Join the fabric of this broker; else start a new one."
         ),
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="With --join: take the place of a broker of this name that has died, without "
+            "waiting until that is noticed.",
+        ),
+    ] = False,
     key: Annotated[
         str | None,
         typer.Option(
@@ -50,13 +58,19 @@ def broker(
     """Run a broker until Ctrl-C or SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    node = serve(name or platform.node(), listen, find_key(key, address=listen), join_address=join)
+    key = find_key(key, address=listen)
+    name = name or platform.node()
+    node = serve(name, listen, key, join_address=join, replace=replace)
     try:
         with contextlib.suppress(KeyboardInterrupt):
             typer.echo(_welcome(node.name, node.transport.address or listen))
-            # No endless wait: a signal that another thread happens to receive does not end one.
             while True:
+                # No endless wait: a signal that another thread happens to receive ends none.
                 time.sleep(LOOK_UP)
+                if node.orphaned:
+                    log.warning("%s This broker joins anew.", node.orphaned)
+                    node.stop()
+                    node = serve(name, listen, key, join_address=join, replace=True)
         _leave(node)
     finally:
         node.stop()

@@ -106,17 +106,21 @@ class JoinedHost:
         pass
 
 
-def serve(name: str, listen: str, key: str, *, join_address: str | None = None) -> Runtime:
+def serve(
+    name: str, listen: str, key: str, *, join_address: str | None = None, replace: bool = False
+) -> Runtime:
     """Start a broker that listens at `listen`; its address is `runtime.transport.address`.
 
     The first broker of a fabric keeps its directory; others join it by `join_address`. A broker
     that listens at 0.0.0.0 tells others the address by which this machine reaches the network.
+    `replace`: it takes the place of one of its name that has died; should that one live, it is
+    taken for lost.
     Raises Unreachable, AccessDenied, NameTaken.
     """
     check_name(name)
     if join_address is not None:
         hello = probe(join_address, key, PATIENCE)
-        return join_fabric(name, key, hello, listen, is_broker=True)
+        return join_fabric(name, key, hello, listen, is_broker=True, replace=replace)
     transport = ZeroMQTransport(name, key, listen)
     assert transport.address is not None
     transport.address = _advertised(transport.address)
@@ -139,10 +143,11 @@ def join_fabric(
     listen: str | None,
     *,
     is_broker: bool,
+    replace: bool = False,
     on_failures: OnFailures = lambda report: None,
 ) -> Runtime:
-    """Start a node and join the fabric that `hello` describes."""
-    if name in (hello.directory, *hello.members):
+    """Start a node and join the fabric that `hello` describes; `replace`: see `serve`."""
+    if name == hello.directory or (name in hello.members and not replace):
         raise _taken(name)
     own = Hello(name, hello.directory, hello.directory_address)
     transport = ZeroMQTransport(name, key, listen, own)
@@ -179,7 +184,7 @@ def check_name(name: str) -> None:
 def _taken(name: str) -> NameTaken:
     return NameTaken(
         f"A node named {name!r} is in the fabric already: choose another name. One that died is "
-        "found lost after 10 s."
+        "found lost after 10 s; a broker takes its place at once with --replace."
     )
 
 

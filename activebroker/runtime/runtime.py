@@ -106,6 +106,11 @@ class Runtime:
         """The names of all nodes of the fabric, as far as this one knows."""
         return tuple(self._node.peers.members)
 
+    @property
+    def orphaned(self) -> str:
+        """Why this node is in no fabric any more; empty while it is."""
+        return self._node.orphaned
+
     # --- for the user's threads ---------------------------------------------------------------
 
     def post(self, input: Input) -> None:

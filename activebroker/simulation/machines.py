@@ -78,7 +78,7 @@ def served_by(hub: Node, outlet: int) -> list[str]:
 
 def is_orphan(node: Node) -> bool:
     """Whether the node has lost the directory, and with it everything."""
-    return bool(node._orphaned)
+    return bool(node.orphaned)
 
 
 def is_member(hub: Node, member: Member) -> bool:
