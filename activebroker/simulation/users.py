@@ -54,6 +54,7 @@ class Channel:
     parent: Channel | None = None
     closed: bool = False  # has been asked for
     ended: bool = False  # and been answered, at a root
+    relayed: bool = False  # or may be: a supplier was asked to hand over what it serves
 
     @property
     def root(self) -> Channel:
@@ -220,6 +221,7 @@ class Users:
             return
         to = _pick(self.brokers, step.place)
         assert to is not None
+        supplier.channel.relayed = True
         name, consumers, what = supplier.channel.name, None, "all"
         if step.choice:
             served = served_by(self.world.hosts[HUB].node, supplier.outlet)
@@ -291,8 +293,8 @@ class Users:
 
     def _reached(self, channel: Channel) -> dict[str, int]:
         """How far, at the least, a channel's events have got by now."""
-        known = channel.parent is None or self.world.quiet()
-        return channel.content.lengths() if known else {}
+        direct = channel.parent is None and not channel.relayed
+        return channel.content.lengths() if direct or self.world.quiet() else {}
 
     def _close_derived(self, host: Host, channel: Channel) -> None:
         assert channel.parent is not None
