@@ -18,8 +18,8 @@ class Placement:
     `resources` are custom resources that the broker takes, `labels` must be labels of the node.
     `cpus` is what the broker reserves: none by default, since a broker is idle most of the time.
 
-    `restarts`: how often Ray starts it again when its process or its node dies, -1 for always. It
-    comes back without filters: they have gone on elsewhere, or do so now. The first broker of a
+    `restarts`: how often Ray starts it again when its process or its node dies, by default always.
+    It comes back without filters: they have gone on elsewhere, or do so now. The first broker of a
     fabric is never started again: with it the directory is gone.
     """
 
@@ -28,7 +28,7 @@ class Placement:
     resources: dict[str, float] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     cpus: float = 0
-    restarts: int = 3
+    restarts: int = -1
 
     def options(self, nodes: list[dict[str, Any]]) -> dict[str, Any]:
         """Ray's actor options for this placement, given `ray.nodes()`.

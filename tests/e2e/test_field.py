@@ -54,8 +54,8 @@ class Field:
         self.fabric = RayFabric(
             {
                 "hub": Placement(resources={"head": 0.01}),
-                "atlanta": Placement(resources={"east": 0.01}, restarts=-1),
-                "dallas": Placement(resources={"west": 0.01}, restarts=-1),
+                "atlanta": Placement(resources={"east": 0.01}),
+                "dallas": Placement(resources={"west": 0.01}),
             }
         )
         self._numbers = itertools.count(1)

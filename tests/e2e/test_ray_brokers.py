@@ -39,7 +39,7 @@ class Numbered(ab.FIFOFilter):
 @pytest.fixture
 def fabric(ray_cluster: Any) -> Iterator[RayFabric]:
     """The directory is at hub; atlanta is in the east."""
-    brokers = {"hub": Placement(), "atlanta": Placement(resources={"east": 0.01}, restarts=1)}
+    brokers = {"hub": Placement(), "atlanta": Placement(resources={"east": 0.01})}
     with RayFabric(brokers) as fabric:
         yield fabric
 
