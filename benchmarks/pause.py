@@ -1,10 +1,10 @@
 """The pause of a move: the largest gap between events at a consumer, at a steady 20,000 a second.
 
-A filter moves between two brokers and back, while its supplier publishes and its consumer takes; six
-processes on this machine. Before each move the same stream is watched for as long without one: what
-the move adds to that largest gap is its pause. Beside it, what one would do otherwise: close the
-filter's channel, derive it again at the other broker and subscribe again, which loses the state and
-the events in between. Counts and order are checked for every event.
+A filter moves between two brokers and back, while its supplier publishes and its consumer takes;
+six processes on this machine. Before each move the same stream is watched for as long without one:
+what the move adds to that largest gap is its pause. Beside it, what one would do otherwise: close
+the filter's channel, derive it again at the other broker and subscribe again, which loses the state
+and the events in between. Counts and order are checked for every event.
 
     uv run python benchmarks/pause.py [--rounds N] [--json PATH]
 """

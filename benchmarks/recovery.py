@@ -1,10 +1,10 @@
 """How long a stream pauses when the broker of its filter dies, on a Ray cluster of three nodes.
 
 20,000 events a second go from a supplier's process through a filter at dallas to a consumer's
-process. Dallas is killed (SIGKILL), after the filter has moved there; Ray starts it again, and it joins
-the fabric. The filter goes on from its last checkpoint elsewhere, and is moved to dallas again for the
-next round. The time to recover is the largest gap between events at the consumer; that nothing is
-lost, comes twice or out of order is checked for every event.
+process. Dallas is killed (SIGKILL), after the filter has moved there; Ray starts it again, and it
+joins the fabric. The filter goes on from its last checkpoint elsewhere, and is moved to dallas
+again for the next round. The time to recover is the largest gap between events at the consumer;
+that nothing is lost, comes twice or out of order is checked for every event.
 
     uv run python benchmarks/recovery.py [--rounds N] [--json PATH]
 """
