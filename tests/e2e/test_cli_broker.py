@@ -124,3 +124,17 @@ def test_watching_ends_with_ctrl_c(start: Callable[..., Process]) -> None:
     assert (code, err) == (130, "")
     broker.send_signal(signal.SIGTERM)
     assert finish(broker)[0] == 0
+
+
+def test_balancing_ends_with_ctrl_c(start: Callable[..., Process]) -> None:
+    broker = start("broker", "--listen", "tcp://127.0.0.1:*")
+    address = address_of(broker)
+    balance = start("balance", address, "--limit", "0.5", "--period", "0.2")
+    assert balance.stdout is not None
+    assert balance.stdout.readline() == (
+        f"Balancing {address}: no broker's filters over 0.50 CPUs. Ctrl-C ends it.\n"
+    )
+    balance.send_signal(signal.SIGINT)
+    assert finish(balance) == (0, "", "")
+    broker.send_signal(signal.SIGTERM)
+    assert finish(broker)[0] == 0
