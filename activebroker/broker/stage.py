@@ -223,7 +223,7 @@ class Stage:
             return FIRST_EVENTS
         if not self.cpu_seconds:
             return math.inf
-        return max(1.0, WORK_SECONDS * self.python_events / self.cpu_seconds)
+        return max(1, int(WORK_SECONDS * self.python_events / self.cpu_seconds))
 
     def _cut(self, flow: InFlow | None, parcel: Parcel, most: float) -> Parcel:
         """The first events of a supplier's parcel; the others are next in the inbox.

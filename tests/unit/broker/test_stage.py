@@ -273,6 +273,15 @@ def test_a_piece_of_work_takes_no_longer_than_a_while(python: Bench) -> None:
     assert python.consumed == sizes, "of the credit nothing is lost"
 
 
+def test_a_piece_of_work_holds_whole_events(python: Bench) -> None:
+    python.flow.supplier = "A"
+    python.put(parcel(0, 1))
+    python.stage.pump()
+    python.stage.done(result(), cpu_seconds=2 * WORK_SECONDS / 2.5)
+    python.put(parcel(2, 3, first=2), parcel(4, 5, first=4))
+    assert [note.group for note in taken(python)] == [2, 3]  # type: ignore[attr-defined]
+
+
 def test_what_a_filter_has_made_is_taken_whole(python: Bench) -> None:
     python.put(parcel(*range(FIRST_EVENTS + 1)))
     assert len(taken(python)) == FIRST_EVENTS + 1

@@ -1,0 +1,264 @@
+"""Whether filters that arrive at one broker spread by themselves, and then stay.
+
+Three brokers are processes; over a minute consumers arrive, and each derives a filter that works a
+fixed number of iterations on every event, always at the same broker. `fabric.balance` has to bring
+every broker under the limit, with few moves, and then leave all as it is. Every consumer checks
+that it gets each event once and in order, and that the state of its filter went along. A CPU's
+share is what filters have used in a period; what else the machine does can slow it all down, but
+not change the work.
+
+    uv run python benchmarks/balance.py [--minutes N] [--limit SHARE] [--json PATH]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from processes import PATIENCE, broker, workers
+from rich.console import Console
+from rich.table import Table
+
+import activebroker as ab
+
+BROKERS = ("atlanta", "dallas", "boston")
+CONSUMERS = 12
+SHARE = 0.07  # of a CPU that one filter takes, as this machine was when the run began
+RATE = 100  # events a second
+ARRIVING = 60.0  # seconds over which consumers arrive
+PERIOD = 5.0  # seconds between looks
+MOST_MOVES = 1.5  # times those of the best plan
+
+
+@dataclass(frozen=True)
+class Reading:
+    number: int
+
+
+@dataclass(frozen=True)
+class Worked:
+    number: int
+    count: int
+
+
+class Work(ab.FIFOFilter):
+    """Keeps state: a lost or repeated event, or a lost state, shows in the counts."""
+
+    output = Worked
+
+    def __init__(self, iterations: int) -> None:
+        self.iterations = iterations
+        self.count = 0
+
+    def enqueue(self, event: ab.Event) -> None:
+        self.count += 1
+        work(self.iterations)
+        super().enqueue(event.replace(Worked(event.content.number, self.count)))
+
+
+def work(iterations: int) -> None:
+    for _ in range(iterations):
+        pass
+
+
+def iterations_of(seconds: float) -> int:
+    """How many take so much CPU time here; the best of some tries."""
+    tries, taken = 200_000, []
+    for _ in range(10):
+        begin = time.thread_time()
+        work(tries)
+        taken.append(time.thread_time() - begin)
+    return round(tries * seconds / min(taken))
+
+
+def supply(pipe: Connection, address: str, key: str) -> None:
+    with ab.connect(address, key) as fabric:
+        channel = fabric.channel("readings", Reading)
+        supplier = channel.supplier("sensor")
+        pipe.send("ready")
+        due = time.monotonic()
+        while not pipe.poll():
+            supplier.publish(Reading(supplier.published))
+            # What back-pressure has held up is not made up for: the rate is an upper bound.
+            due = max(due + 1 / RATE, time.monotonic())
+            time.sleep(due - time.monotonic() if due > time.monotonic() else 0)
+        channel.close()
+        pipe.send(supplier.published)
+        pipe.recv()
+
+
+class Consumer:
+    """A thread that checks every event which a filter of its own forwards."""
+
+    def __init__(self, readings: ab.Channel, number: int, iterations: int) -> None:
+        name = f"work {number}"
+        self.derived = readings.derive((Work, iterations), at=BROKERS[0], name=name)
+        self._events = self.derived.subscribe()
+        self.first: int | None = None
+        self.seen = 0
+        self.wrong: str | None = None
+        self._thread = threading.Thread(target=self._consume, name=name, daemon=True)
+        self._thread.start()
+
+    def _consume(self) -> None:
+        for event in self._events:
+            content = event.content
+            if self.first is None:
+                self.first = content.number
+            expected = self.first + self.seen, self.seen + 1
+            if (content.number, content.count) != expected and self.wrong is None:
+                self.wrong = f"{content} came where {expected} was due"
+            self.seen += 1
+
+    def ended(self, published: int, patience: float) -> str | None:
+        """Wait for the end; say what was wrong."""
+        self._thread.join(patience)
+        if self._thread.is_alive():
+            return f"its events have not ended within {patience:g} s"
+        if self.wrong is None and (self.first is None or self.first + self.seen != published):
+            return f"{self.seen} events from {self.first} on, of {published}"
+        return self.wrong
+
+
+class Shares:
+    """What each broker's filters take of a CPU, over time."""
+
+    def __init__(self, fabric: ab.Fabric, begin: float) -> None:
+        self._fabric = fabric
+        self._begin = begin
+        self._latest: tuple[float, dict[str, float]] | None = None
+        self.samples: list[tuple[float, dict[str, float]]] = []
+
+    def sample(self) -> None:
+        nodes = self._fabric.status()["nodes"]
+        now = time.monotonic()
+        used = {name: nodes[name]["cpu_seconds"] for name in BROKERS}
+        if self._latest is not None:
+            at, before = self._latest
+            shares = {name: (used[name] - before[name]) / (now - at) for name in BROKERS}
+            self.samples.append((now - self._begin, shares))
+        self._latest = now, used
+
+    def over_until(self, limit: float) -> float:
+        """Seconds until the last sample in which a broker was over the limit."""
+        over = (at for at, shares in self.samples if max(shares.values()) > limit)
+        return max(over, default=0.0)
+
+
+def run(minutes: float, limit: float) -> dict[str, Any]:
+    key = ab.generate_key()
+    iterations = iterations_of(SHARE / RATE)
+    with workers() as start:
+        first = start(BROKERS[0], broker, key, BROKERS[0])
+        address = first.hear()
+        for name in BROKERS[1:]:
+            start(name, broker, key, name, address).hear()
+        source = start("supplier", supply, address, key)
+        source.hear()
+        with ab.connect(address, key, name="operator") as fabric:
+            readings = fabric.channel("readings", Reading)
+            consumers: list[Consumer] = []
+            begin, begun_at = time.monotonic(), time.time()
+            shares = Shares(fabric, begin)
+            with fabric.balance(ab.Balance(limit, limit / 4), period=PERIOD) as balancing:
+                for step in itertools.count(1):
+                    shares.sample()
+                    arrived = min(1.0, step * PERIOD / ARRIVING) * CONSUMERS
+                    while len(consumers) < round(arrived):
+                        consumers.append(Consumer(readings, len(consumers), iterations))
+                    if step * PERIOD > minutes * 60:
+                        break
+                    time.sleep(max(0.0, begin + step * PERIOD - time.monotonic()))
+            places = {
+                each["name"]: each["at"] for each in fabric.status()["channels"] if each["parent"]
+            }
+            source.tell("stop")
+            published = source.hear()
+            wrong = {
+                each.derived.name: said
+                for each in consumers
+                if (said := each.ended(published, PATIENCE)) is not None
+            }
+    stretch = max(ARRIVING, minutes * 30)  # the last part of the run, in seconds
+    moves = [(move.at - begun_at, move) for move in balancing.moves]
+    last = [shares for at, shares in shares.samples if at >= minutes * 60 - stretch]
+    return {
+        "minutes": minutes,
+        "limit": limit,
+        "asked": CONSUMERS * SHARE,
+        "published": published,
+        "received": sum(each.seen for each in consumers),
+        "wrong": wrong,
+        "moves": [
+            {"at": at, "channel": m.channel, "to": m.to, "reason": m.reason, "error": m.error}
+            for at, m in moves
+        ],
+        "best": CONSUMERS - int(limit / SHARE),  # so many have to leave
+        "failed": balancing.failed,
+        "over_until": shares.over_until(limit),
+        "stretch": stretch,
+        "late_moves": sum(at >= minutes * 60 - stretch for at, _ in moves),
+        "largest_share": max(share for each in last for share in each.values()),
+        "filters": {name: list(places.values()).count(name) for name in BROKERS},
+        "samples": [{"at": at, **each} for at, each in shares.samples],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=3.0, help="at least 2")
+    parser.add_argument("--limit", type=float, default=0.45, help="of a CPU, for each broker")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
+    figures = run(max(2.0, options.minutes), options.limit)
+
+    console = Console()
+    table = Table(title=f"shares of a CPU, limit {options.limit:g}, {os.cpu_count()} cores")
+    table.add_column("at", justify="right")
+    for name in BROKERS:
+        table.add_column(name, justify="right")
+    table.add_column("moved")
+    earlier = 0.0
+    for sample in figures["samples"]:
+        moved = [
+            f"{move['channel']} to {move['to']}" + (" (failed)" if move["error"] else "")
+            for move in figures["moves"]
+            if earlier <= move["at"] < sample["at"]
+        ]
+        earlier = sample["at"]
+        shares = (f"{sample[name]:.2f}" for name in BROKERS)
+        table.add_row(f"{sample['at']:.0f} s", *shares, ", ".join(moved))
+    console.print(table)
+
+    made, best = len(figures["moves"]), figures["best"]
+    checks = {
+        f"{made} moves where the best plan has {best} ({made / best:.2f})": made
+        <= MOST_MOVES * best,
+        f"{figures['failed']} moves have failed": not figures["failed"],
+        f"no broker was over its limit after {figures['over_until']:.0f} s": figures["over_until"]
+        <= figures["minutes"] * 60 - figures["stretch"],
+        f"the largest share in the last {figures['stretch']:.0f} s was "
+        f"{figures['largest_share']:.2f}": figures["largest_share"] <= figures["limit"],
+        f"{figures['late_moves']} moves in that time": not figures["late_moves"],
+        f"{figures['received']:,} events came, each once and in order": not figures["wrong"],
+    }
+    for said, met in checks.items():
+        console.print(f"{said}: [green]met[/]" if met else f"{said}: [red]missed[/]")
+    for name, wrong in figures["wrong"].items():
+        console.print(f"[red]{name}: {wrong}[/]")
+    figures["met"] = checks
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2))
+    raise SystemExit(0 if all(checks.values()) else 1)
+
+
+if __name__ == "__main__":
+    main()
