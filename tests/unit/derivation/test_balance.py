@@ -9,7 +9,7 @@ from functools import partial
 from math import fsum
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from derivation.balance import Balance, BrokerLoad, Decision
@@ -217,6 +217,7 @@ def fabrics(draw: st.DrawFn) -> list[BrokerLoad]:
     return [BrokerLoad(name, tuple(filters)) for name, filters in brokers.items()]
 
 
+@settings(deadline=None)
 @given(fabrics())
 def test_constant_loads_come_to_rest(brokers: list[BrokerLoad]) -> None:
     there = World(brokers)
@@ -241,6 +242,7 @@ def test_constant_loads_come_to_rest(brokers: list[BrokerLoad]) -> None:
     assert all(there.place(channel) == name for channel, name in fixed.items())
 
 
+@settings(deadline=None)
 @given(fabrics(), st.lists(st.floats(0.5, 1.5), min_size=20, max_size=20))
 def test_every_decision_names_what_is_there_and_makes_sense(
     brokers: list[BrokerLoad], factors: list[float]
