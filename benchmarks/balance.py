@@ -31,9 +31,12 @@ import activebroker as ab
 
 BROKERS = ("atlanta", "dallas", "boston")
 CONSUMERS = 12
-SHARE = 0.07  # of a CPU that one filter takes, as this machine was when the run began
-RATE = 100  # events a second
+SHARE = 0.07  # of a CPU that one filter takes, as this machine is when the run begins
+RATE = 50  # events a second
+TRIAL = 10.0  # seconds to find out how much work that is
+TRIED = 20_000, 80_000  # iterations
 ARRIVING = 60.0  # seconds over which consumers arrive
+UNREST = 120.0  # seconds after which it has to be over
 PERIOD = 5.0  # seconds between looks
 MOST_MOVES = 1.5  # times those of the best plan
 
@@ -69,14 +72,19 @@ def work(iterations: int) -> None:
         pass
 
 
-def iterations_of(seconds: float) -> int:
-    """How many take so much CPU time here; the best of some tries."""
-    tries, taken = 200_000, []
-    for _ in range(10):
-        begin = time.thread_time()
-        work(tries)
-        taken.append(time.thread_time() - begin)
-    return round(tries * seconds / min(taken))
+def iterations_for(share: float, fabric: ab.Fabric, readings: ab.Channel) -> int:
+    """How many take a filter this share of a CPU, by two that are tried in the broker."""
+    trials = [readings.derive((Work, tried), at=BROKERS[0]) for tried in TRIED]
+    time.sleep(TRIAL)
+    stages = {each["channel"]: each for each in fabric.status()["nodes"][BROKERS[0]]["stages"]}
+    used = [stages[each.name] for each in trials]
+    few, many = (each["cpu_seconds"] / each["taken_events"] * RATE for each in used)
+    for each in trials:
+        each.close()
+    found = TRIED[0] + (share - few) * (TRIED[1] - TRIED[0]) / (many - few)
+    if not found > 0:
+        raise SystemExit(f"this machine is too busy: {few:.2f} of a CPU for {TRIED[0]} iterations")
+    return round(found)
 
 
 def supply(pipe: Connection, address: str, key: str) -> None:
@@ -102,7 +110,7 @@ class Consumer:
         name = f"work {number}"
         self.derived = readings.derive((Work, iterations), at=BROKERS[0], name=name)
         self._events = self.derived.subscribe()
-        self.first: int | None = None
+        self.first: Worked | None = None
         self.seen = 0
         self.wrong: str | None = None
         self._thread = threading.Thread(target=self._consume, name=name, daemon=True)
@@ -112,8 +120,8 @@ class Consumer:
         for event in self._events:
             content = event.content
             if self.first is None:
-                self.first = content.number
-            expected = self.first + self.seen, self.seen + 1
+                self.first = content
+            expected = self.first.number + self.seen, self.first.count + self.seen
             if (content.number, content.count) != expected and self.wrong is None:
                 self.wrong = f"{content} came where {expected} was due"
             self.seen += 1
@@ -123,8 +131,8 @@ class Consumer:
         self._thread.join(patience)
         if self._thread.is_alive():
             return f"its events have not ended within {patience:g} s"
-        if self.wrong is None and (self.first is None or self.first + self.seen != published):
-            return f"{self.seen} events from {self.first} on, of {published}"
+        if self.first is None or self.first.number + self.seen != published:
+            return self.wrong or f"{self.seen} events from {self.first} on, of {published}"
         return self.wrong
 
 
@@ -155,7 +163,6 @@ class Shares:
 
 def run(minutes: float, limit: float) -> dict[str, Any]:
     key = ab.generate_key()
-    iterations = iterations_of(SHARE / RATE)
     with workers() as start:
         first = start(BROKERS[0], broker, key, BROKERS[0])
         address = first.hear()
@@ -165,6 +172,7 @@ def run(minutes: float, limit: float) -> dict[str, Any]:
         source.hear()
         with ab.connect(address, key, name="operator") as fabric:
             readings = fabric.channel("readings", Reading)
+            iterations = iterations_for(SHARE, fabric, readings)
             consumers: list[Consumer] = []
             begin, begun_at = time.monotonic(), time.time()
             shares = Shares(fabric, begin)
@@ -187,13 +195,14 @@ def run(minutes: float, limit: float) -> dict[str, Any]:
                 for each in consumers
                 if (said := each.ended(published, PATIENCE)) is not None
             }
-    stretch = max(ARRIVING, minutes * 30)  # the last part of the run, in seconds
+    stretch = minutes * 60 - UNREST  # seconds at the end, when all has to be quiet
     moves = [(move.at - begun_at, move) for move in balancing.moves]
     last = [shares for at, shares in shares.samples if at >= minutes * 60 - stretch]
     return {
         "minutes": minutes,
         "limit": limit,
         "asked": CONSUMERS * SHARE,
+        "iterations": iterations,
         "published": published,
         "received": sum(each.seen for each in consumers),
         "wrong": wrong,
@@ -214,11 +223,11 @@ def run(minutes: float, limit: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=3.0, help="at least 2")
+    parser.add_argument("--minutes", type=float, default=3.0, help="at least 3")
     parser.add_argument("--limit", type=float, default=0.45, help="of a CPU, for each broker")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
-    figures = run(max(2.0, options.minutes), options.limit)
+    figures = run(max(3.0, options.minutes), options.limit)
 
     console = Console()
     table = Table(title=f"shares of a CPU, limit {options.limit:g}, {os.cpu_count()} cores")

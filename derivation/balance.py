@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import exp, fsum, inf
+from math import exp, inf
 from typing import Protocol
 
 from derivation.protocol import Party
 from derivation.split import FilterLoad, MoveTo, branches_of, parents_first
 
+UNIT = 10**9  # of loads while a decision is made: whole numbers, so that sums are exact
 GOAL = 0.9  # of the limit: so far a broker is relieved and filled, which leaves room for noise
 
 
@@ -91,9 +92,10 @@ class Balance:
         for name, seconds in times.items():
             if not 0 <= seconds < inf:
                 raise ValueError(f"{name} must be 0 seconds or more, not {seconds}")
-        self.limit = limit
-        self.low = low
-        self._full = (low + limit) / 2  # what a merge may fill
+        self._limit = round(limit * UNIT)
+        self._goal = round(GOAL * limit * UNIT)
+        self._low = round(low * UNIT)
+        self._full = (self._low + self._limit) // 2  # what a merge may fill
         self._smoothing = smoothing
         self._patience = patience
         self._calm = calm
@@ -113,9 +115,9 @@ class Balance:
         self._moved = ()
         picture = _Picture(self._smoothed(now, brokers))
         judged = [name for name in picture.filters if name not in self._settling]
-        loads = {name: picture.load(name) for name in picture.filters}
-        over = [name for name in judged if loads[name] > self.limit]
-        low = [name for name in judged if loads[name] <= self.low and picture.filters[name]]
+        loads = picture.loads
+        over = [name for name in judged if loads[name] > self._limit]
+        low = [name for name in judged if loads[name] <= self._low and picture.filters[name]]
         overloaded = _lasting(self._over, over, now, self._patience)
         idle = _lasting(self._idle, low, now, self._calm)
         decision = Decision()
@@ -123,7 +125,7 @@ class Balance:
             decision = self._split(picture, name, judged)
             if decision.moves:
                 break
-        if max(loads.values(), default=0.0) <= self.limit:
+        if all(load <= self._limit for load in loads.values()):
             for name in sorted(idle, key=lambda name: loads[name]):
                 decision = self._merge(picture, name, judged)
                 if decision.moves:
@@ -153,42 +155,41 @@ class Balance:
 
     def _split(self, picture: _Picture, source: Party, judged: Iterable[Party]) -> Decision:
         moves: list[MoveTo] = []
-        for level in (GOAL * self.limit, self.limit):
+        for level in (self._goal, self._limit):
             after = picture.copy()
             moves = self._relieve(after, source, judged, level)
-            if after.load(source) <= self.limit:
+            if after.loads[source] <= self._limit:
                 break
+        limit = f"{self._limit / UNIT:.2f}"
         if moves:
-            load = picture.load(source)
-            return Decision(
-                tuple(moves), f"{source!r} was over its limit: {load:.2f} of {self.limit:.2f} CPUs"
-            )
+            load = f"{picture.loads[source] / UNIT:.2f}"
+            return Decision(tuple(moves), f"{source!r} was over its limit: {load} of {limit} CPUs")
         if self._settling:
             return Decision()  # there may be room soon
         return Decision(
-            reason=f"{source!r} stays over its limit of {self.limit:.2f} CPUs: no other broker has "
-            "room for a part of what it does"
+            reason=f"{source!r} stays over its limit of {limit} CPUs: no other broker has room for "
+            "a part of what it does"
         )
 
     def _relieve(
-        self, picture: _Picture, source: Party, judged: Iterable[Party], level: float
+        self, picture: _Picture, source: Party, judged: Iterable[Party], level: int
     ) -> list[MoveTo]:
         """Move what is needed, in `picture`, so that the source comes to the level."""
         moves: list[MoveTo] = []
-        while picture.load(source) > level:
+        while picture.loads[source] > level:
             options = []
             for branch in picture.branches(source):
-                if not (weight := branch.weight):
-                    continue
                 targets = (name for name in judged if name != source)
-                if (to := self._target(picture, source, targets, branch, level)) is not None:
-                    rest = picture.load(source, without=branch)
-                    count, name = len(branch.channels), branch.channels[-1]
-                    if rest <= level:  # it is enough: few filters first, then what evens out
-                        key = (0, count, max(rest, picture.load(to, branch)), name)
-                    else:
-                        key = (1, 0, -weight / count, name)
-                    options.append((key, branch, to))
+                to = self._target(picture, source, targets, branch, level)
+                if to is None or not branch.weight:
+                    continue
+                rest, filled = picture.loads[source] - branch.weight, picture.loads[to]
+                count, name = len(branch.channels), branch.channels[-1]
+                if rest <= level:  # it is enough: few filters first, then what evens out
+                    key = (0, count, max(rest, filled + branch.weight), name)
+                else:
+                    key = (1, 0, -branch.weight // count, name)
+                options.append((key, branch, to))
             if not options:
                 break
             _, branch, to = min(options, key=lambda option: option[0])
@@ -197,7 +198,6 @@ class Balance:
 
     def _merge(self, picture: _Picture, source: Party, judged: Iterable[Party]) -> Decision:
         """All or nothing: whole trees, the heaviest first."""
-        load = picture.load(source)
         after = picture.copy()
         moves: list[MoveTo] = []
         while trees := after.branches(source, roots=True):
@@ -209,7 +209,9 @@ class Balance:
             moves += after.move(source, tree, to)
         if after.filters[source]:
             return Decision()  # some cannot move
-        return Decision(tuple(moves), f"{source!r} was idle: {load:.2f} CPUs")
+        return Decision(
+            tuple(moves), f"{source!r} was idle: {picture.loads[source] / UNIT:.2f} CPUs"
+        )
 
     def _target(
         self,
@@ -217,23 +219,22 @@ class Balance:
         source: Party,
         targets: Iterable[Party],
         branch: _Branch,
-        level: float,
+        level: int,
     ) -> Party | None:
         """The target with the least load that has room for a branch under a level."""
 
         def merged_next(name: Party) -> bool:
             """It would be idle there, while a broker in use has room for it."""
-            if picture.filters[name] or branch.weight > self.low:
+            if picture.filters[name] or branch.weight > self._low:
                 return False
             return any(
-                here and other != source and picture.load(other, branch) <= self._full
+                here and other != source and picture.loads[other] + branch.weight <= self._full
                 for other, here in picture.filters.items()
             )
 
-        rooms = [name for name in targets if picture.load(name, branch) <= level]
         return min(
-            rooms,
-            key=lambda name: (merged_next(name), picture.load(name), picture.queues[name], name),
+            (name for name in targets if picture.loads[name] + branch.weight <= level),
+            key=lambda name: (merged_next(name), picture.loads[name], picture.queues[name], name),
             default=None,
         )
 
@@ -243,17 +244,13 @@ class _Branch:
     """A filter and those at its broker that derive from it, dependants first."""
 
     channels: tuple[str, ...]
-    loads: tuple[float, ...]
-
-    @property
-    def weight(self) -> float:
-        return fsum(self.loads)
+    weight: int
 
 
 class _Picture:
     """Who is where; moves are tried out on it.
 
-    Sums do not depend on the order, so that what was planned is what is found afterwards.
+    Loads are in billionths of a CPU, and exact: what was planned is what is found afterwards.
     """
 
     def __init__(self, brokers: Sequence[BrokerLoad]) -> None:
@@ -263,27 +260,27 @@ class _Picture:
         }
         if len(self.filters) < len(brokers):
             raise ValueError("a broker is named twice")
+        self.loads = {
+            name: sum(round(each.load * UNIT) for each in here.values())
+            for name, here in self.filters.items()
+        }
         self.queues = {broker.name: broker.queue for broker in brokers}
 
     def copy(self) -> _Picture:
         copied = _Picture([])
         copied.filters = {name: dict(here) for name, here in self.filters.items()}
+        copied.loads = dict(self.loads)
         copied.queues = self.queues
         return copied
-
-    def load(
-        self, name: Party, plus: _Branch | None = None, without: _Branch | None = None
-    ) -> float:
-        """Of a broker, if a branch came or went."""
-        gone = without.channels if without is not None else ()
-        here = [each.load for each in self.filters[name].values() if each.channel not in gone]
-        return fsum([*here, *(plus.loads if plus is not None else ())])
 
     def branches(self, name: Party, roots: bool = False) -> list[_Branch]:
         """Those at a broker that can move; `roots`: only whole trees."""
         here = self.filters[name]
         return [
-            _Branch(tuple(branch), tuple(here[channel].load for channel in branch))
+            _Branch(
+                tuple(branch),
+                sum(round(here[channel].load * UNIT) for channel in branch),
+            )
             for root, branch in branches_of(parents_first(list(here.values()))).items()
             if all(here[channel].movable for channel in branch)
             and not (roots and here[root].parent in here)
@@ -292,6 +289,8 @@ class _Picture:
     def move(self, source: Party, branch: _Branch, to: Party) -> list[MoveTo]:
         for channel in branch.channels:
             self.filters[to][channel] = self.filters[source].pop(channel)
+        self.loads[source] -= branch.weight
+        self.loads[to] += branch.weight
         return [MoveTo(channel, to) for channel in branch.channels]
 
 
