@@ -209,10 +209,11 @@ def run(minutes: float, limit: float) -> dict[str, Any]:
     quiet = minutes * 40  # seconds after which nothing has to happen any more: the last third
     moves = [(move.at - begun_at, move) for move in balancing.moves]
     largest = shares.largest()
+    taken = fmean(sum(each.values()) for at, each in shares.samples if at >= quiet) / CONSUMERS
     return {
         "minutes": minutes,
         "limit": limit,
-        "asked": CONSUMERS * SHARE,
+        "filter_share": taken,
         "iterations": iterations,
         "published": published,
         "received": sum(each.seen for each in consumers),
@@ -221,7 +222,7 @@ def run(minutes: float, limit: float) -> dict[str, Any]:
             {"at": at, "channel": m.channel, "to": m.to, "reason": m.reason, "error": m.error}
             for at, m in moves
         ],
-        "best": CONSUMERS - int(limit / SHARE),  # so many have to leave
+        "best": max(1, CONSUMERS - int(limit / taken)),  # so many have to leave
         "failed": balancing.failed,
         "over_until": max((at for at, share in largest if share > limit), default=0.0),
         "quiet": quiet,
