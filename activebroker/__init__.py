@@ -23,9 +23,11 @@ from activebroker.events import Batch, Event, Precision, Shape, Zone
 from activebroker.fabric import Channel, Fabric, Subscription, Supplier, connect
 from activebroker.filters import Failure, FIFOFilter
 from activebroker.transport import generate_key
+from derivation.balance import Balance
 
 __all__ = [
     "ActiveBrokerError",
+    "Balance",
     "Batch",
     "Channel",
     "Event",

@@ -98,9 +98,9 @@ def workers() -> Iterator[Callable[..., Worker]]:
             worker.end()
 
 
-def broker(pipe: Connection, key: str) -> None:
-    """The role of a broker that keeps the directory; it says its address."""
-    runtime = serve("broker", "tcp://127.0.0.1:*", key)
+def broker(pipe: Connection, key: str, name: str = "broker", join: str | None = None) -> None:
+    """The role of a broker, which says its address; without `join` it keeps the directory."""
+    runtime = serve(name, "tcp://127.0.0.1:*", key, join_address=join)
     pipe.send(runtime.transport.address)
     pipe.recv()
     runtime.stop()

@@ -20,7 +20,8 @@ class FilterLoad:
     """A filter that runs on the broker.
 
     `load` is how much it does, in any unit that all share (busy seconds a second, say); `parent`
-    is the channel that its own is derived from.
+    is the channel that its own is derived from. One that is not `movable` stays, and so does what
+    it derives from.
 
     Raises ValueError for a load that is negative or not finite.
     """
@@ -28,6 +29,7 @@ class FilterLoad:
     channel: str
     load: float
     parent: str | None = None
+    movable: bool = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.load < inf:
@@ -55,20 +57,20 @@ def split(load: Sequence[FilterLoad], to: Party) -> tuple[MoveTo, ...]:
 
     Raises ValueError where a channel is named twice or is derived from itself.
     """
-    ordered = _parents_first(load)
+    ordered = parents_first(load)
     idle = not any(each.load for each in ordered)
     # Exact numbers: sums that should be equal are.
     own = {each.channel: Fraction(1) if idle else Fraction(each.load) for each in ordered}
-    branches: dict[str, list[str]] = {}
-    for each in reversed(ordered):
-        branches.setdefault(each.channel, []).append(each.channel)
-        if each.parent in own:
-            branches.setdefault(each.parent, []).extend(branches[each.channel])
+    branches = branches_of(ordered)
+    stays = {each.channel: not each.movable for each in ordered}
     total = sum(own.values())
     moved: dict[str, None] = {}
     taken = Fraction(0)
 
     def weight(channel: str) -> Fraction:
+        """Of its branch, as far as that can move."""
+        if any(stays[each] for each in branches[channel]):
+            return Fraction(0)
         return sum((own[each] for each in branches[channel] if each not in moved), Fraction(0))
 
     weights = {each.channel: weight(each.channel) for each in ordered}
@@ -85,8 +87,25 @@ def split(load: Sequence[FilterLoad], to: Party) -> tuple[MoveTo, ...]:
     return tuple(MoveTo(each.channel, to) for each in reversed(ordered) if each.channel in moved)
 
 
-def _parents_first(load: Sequence[FilterLoad]) -> list[FilterLoad]:
-    """By depth, and by name within it."""
+def branches_of(ordered: Sequence[FilterLoad]) -> dict[str, list[str]]:
+    """Each channel with all that derive from it here, dependants first.
+
+    `ordered`: as `parents_first` returns them.
+    """
+    branches: dict[str, list[str]] = {}
+    here = {each.channel for each in ordered}
+    for each in reversed(ordered):
+        branches.setdefault(each.channel, []).append(each.channel)
+        if each.parent in here:
+            branches.setdefault(each.parent, []).extend(branches[each.channel])
+    return branches
+
+
+def parents_first(load: Sequence[FilterLoad]) -> list[FilterLoad]:
+    """By depth, and by name within it.
+
+    Raises ValueError where a channel is named twice or is derived from itself.
+    """
     by_name = {each.channel: each for each in sorted(load, key=lambda each: each.channel)}
     if len(by_name) < len(load):
         raise ValueError("a channel is named twice")

@@ -83,8 +83,11 @@ class StageLoaded:
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
+    """`cpu_seconds`: what the filter has used since the last one, snapshots and all."""
+
     stage: int
     result: RunResult
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

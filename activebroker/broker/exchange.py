@@ -86,6 +86,7 @@ class Exchange:
         self.outlets: dict[int, Outlet] = {}
         self.ports: dict[int, Port] = {}
         self.stages: dict[int, Stage] = {}
+        self.cpu_seconds = 0.0  # used by filters, also by those that are gone
         self._here = here
         self._directory = directory
         self._send = send

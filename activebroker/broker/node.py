@@ -152,8 +152,8 @@ class Node:
                 self.exchange.publish(outlet, Parcel(batch))
             case BatchConsumed(port, flow, nbytes):
                 self.exchange.consumed(port, flow, nbytes)
-            case WorkDone(stage_id, result):
-                self._work_done(stage_id, result)
+            case WorkDone():
+                self._work_done(input)
             case RequestMade():
                 self._request(input)
             case PortOpened(port):
@@ -386,12 +386,13 @@ class Node:
         else:
             self.moves.captured(stage_id, state, self._now)
 
-    def _work_done(self, stage_id: int, result: Any) -> None:
-        stage = self.exchange.stages.get(stage_id)
+    def _work_done(self, work: WorkDone) -> None:
+        self.exchange.cpu_seconds += work.cpu_seconds
+        stage = self.exchange.stages.get(work.stage)
         if stage is None:
             return
-        self._report(stage, result.failures)
-        stage.done(result)
+        self._report(stage, work.result.failures)
+        stage.done(work.result, work.cpu_seconds)
         self.exchange.pump(stage)
 
     def _report(self, stage: Stage, failures: Sequence[Failure]) -> None:

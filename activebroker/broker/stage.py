@@ -22,6 +22,8 @@ from activebroker.matching import Parcel, split
 from activebroker.routing import Positions, StageSpec
 
 WORK_BYTES = 1 << 20  # how much one piece of work may hold
+WORK_SECONDS = 0.25  # of CPU time that one may take, by what the filter has used so far
+FIRST_EVENTS = 256  # that the first one may hold, when nothing is known of the filter
 
 Item = Parcel | StreamEnded
 
@@ -39,6 +41,7 @@ class Stage:
         self.lost_events = 0
         self.taken_events = 0
         self.python_events = 0
+        self.cpu_seconds = 0.0
         self._inbox: deque[tuple[InFlow | None, Item]] = deque()
         self._consumed = consumed
         self._working = False
@@ -74,6 +77,11 @@ class Stage:
         held = (item for flow in self.port.flows.values() for item in flow.held)
         parcels = [item for item in (*inbox, *held) if isinstance(item, Parcel)]
         return sum(each.batch.num_rows for each in parcels), sum(each.nbytes for each in parcels)
+
+    @property
+    def queue_length(self) -> int:
+        """Events that wait for the filter."""
+        return sum(item.batch.num_rows for _, item in self._inbox if isinstance(item, Parcel))
 
     @property
     def exact(self) -> bool:
@@ -131,9 +139,10 @@ class Stage:
             self.outlet.end(finished=True, error=self.port.failure)
         return None
 
-    def done(self, result: RunResult) -> None:
+    def done(self, result: RunResult, cpu_seconds: float = 0.0) -> None:
         """The driver ran the work: emit what came of it."""
         self._working = False
+        self.cpu_seconds += cpu_seconds
         if self._idling:
             # What an idle hook does is no function of the input: so it is made to last.
             self._idling = False
@@ -185,17 +194,21 @@ class Stage:
     def _work(self) -> RunStage:
         """The next items that need the filter, up to a bound, as one piece of work."""
         items: list[Batch | str] = []
-        taken = 0
+        taken, events = 0, 0
         # A Spark job costs as much for much as for little: it gets all there is.
-        limit = math.inf if self.spec.engine == "spark" else WORK_BYTES
-        while self._next() and taken < limit:
+        all_there_is = self.spec.engine == "spark"
+        limit = math.inf if all_there_is else WORK_BYTES
+        most = math.inf if all_there_is else self._most_events()
+        while self._next() and taken < limit and events < most:
             flow, item = self._inbox[0]
             stream, _ = self._in_hand.get(supplier_of(item), item.upto)
             if self._passes(item) or stream != item.upto[0]:
                 break
             self._inbox.popleft()
             if isinstance(item, Parcel):
+                item = self._cut(flow, item, most - events)
                 taken += item.nbytes
+                events += item.batch.num_rows
                 self.taken_events += item.batch.num_rows
                 self.python_events += item.batch.num_rows
                 items.append(item.batch)
@@ -209,6 +222,28 @@ class Stage:
                 break
         self._working, self._bytes_in_hand = True, taken
         return RunStage(self.spec.id, tuple(items))
+
+    def _most_events(self) -> float:
+        """How many a piece of work may hold: a long one holds up a hand-over and a checkpoint, and
+        its CPU time is known at its end only."""
+        if not self.python_events:
+            return FIRST_EVENTS
+        if not self.cpu_seconds:
+            return math.inf
+        return max(1, int(WORK_SECONDS * self.python_events / self.cpu_seconds))
+
+    def _cut(self, flow: InFlow | None, parcel: Parcel, most: float) -> Parcel:
+        """The first events of a supplier's parcel; the others are next in the inbox.
+
+        What a filter has made is taken whole: the positions of its rows are not known here.
+        """
+        if flow is None or flow.supplier is None or parcel.batch.num_rows <= most:
+            return parcel
+        since = parcel.upto[0], int(parcel.batch.seqs[int(most)])
+        first, rest = split(parcel, since, by_seq=True)
+        assert first is not None and rest is not None
+        self._inbox.appendleft((flow, rest))
+        return first
 
     def snapshot_taken(self, state: dict[str, bytes]) -> None:
         """The driver's answer to a snapshot that was not for a move."""

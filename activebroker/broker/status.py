@@ -49,7 +49,7 @@ def report(
         call(name, ReportNode(), PATIENCE, answered(name))
 
 
-_NOTHING: dict[str, Any] = {"flows": [], "stages": [], "moves": [], "links": {}}
+_NOTHING: dict[str, Any] = {"flows": [], "stages": [], "moves": [], "links": {}, "cpu_seconds": 0.0}
 
 
 def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:
@@ -80,9 +80,12 @@ def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:
                 "emitted_events": stage.outlet.emitted_events,
                 "lost_events": stage.lost_events,
                 "backlog": stage.backlog,
+                "queue_length": stage.queue_length,
+                "cpu_seconds": stage.cpu_seconds,
             }
             for stage in exchange.stages.values()
         ],
+        "cpu_seconds": exchange.cpu_seconds,
         "moves": moves.under_way(),
         "links": {
             peer: {"unacknowledged": link.unacknowledged} for peer, link in peers.links.items()

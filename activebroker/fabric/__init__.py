@@ -1,5 +1,6 @@
 """The user's objects. Start with `fabric.py`."""
 
+from activebroker.fabric.balancing import Balancing, Moved
 from activebroker.fabric.channel import Channel
 from activebroker.fabric.fabric import Fabric, connect
 from activebroker.fabric.hosting import Host, JoinedHost, serve
@@ -8,10 +9,12 @@ from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 
 __all__ = [
+    "Balancing",
     "Channel",
     "Fabric",
     "Host",
     "JoinedHost",
+    "Moved",
     "Subscription",
     "Supplier",
     "connect",

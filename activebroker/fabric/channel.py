@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from activebroker.broker.messages import (
     CloseChannel,
     Derive,
-    Move,
     OpenSupplier,
     Subscribe,
     Unsubscribe,
@@ -106,8 +105,7 @@ class Channel:
         overdue after `timeout` seconds, or a party was lost amid it and the filter goes on
         elsewhere: the message says which, and who is waited for, or where.
         """
-        fabric = self._fabric
-        fabric.derive_elsewhere(Move(self.name, to, fabric.node, timeout))
+        self._fabric.move(self.name, to, timeout)
 
     def close(self) -> None:
         """End the channel and all that is derived from it, behind what was published."""

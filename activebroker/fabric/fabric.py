@@ -30,6 +30,7 @@ from activebroker.core.errors import (
     Unreachable,
 )
 from activebroker.events import ANY, EventType, TypeDescription, describe
+from activebroker.fabric.balancing import Balancing
 from activebroker.fabric.channel import Channel
 from activebroker.fabric.closing import Closing
 from activebroker.fabric.failures import FailureLog
@@ -37,6 +38,7 @@ from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost, leave
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 from activebroker.runtime import EventQueue, PublishBuffer
+from derivation.balance import Balance, Policy
 from predicate_extract import Extraction
 
 log = logging.getLogger(__name__)
@@ -67,6 +69,7 @@ class Fabric(Closing):
         self._parents: dict[str, str | None] = {}  # of channels that were opened or derived here
         self._suppliers: dict[int, Supplier] = {}
         self._subscriptions: dict[int, Subscription] = {}
+        self._balancings: list[Balancing] = []
         self._ports = itertools.count(secrets.randbits(60))
         self._names = itertools.count(1)
         self._closed = False
@@ -97,9 +100,9 @@ class Fabric(Closing):
         description = None if event_type is None else describe(event_type)
         return self.channel_of(self.request(OpenChannel(name, description)))
 
-    def status(self) -> dict[str, Any]:
+    def status(self, *, timeout: float = PATIENCE) -> dict[str, Any]:
         """Members, channels, and every node's counters, as plain data."""
-        status: dict[str, Any] = msgspec.to_builtins(self.request(AskStatus()))
+        status: dict[str, Any] = msgspec.to_builtins(self.request(AskStatus(), timeout))
         return status
 
     def story(self, channel: str) -> dict[str, Any]:
@@ -129,7 +132,7 @@ class Fabric(Closing):
         moved: dict[str, None] = {}  # some move twice
         for move in moves:
             try:
-                self.derive_elsewhere(Move(move.channel, move.to, self.node, timeout))
+                self.move(move.channel, move.to, timeout)
             except ActiveBrokerError as error:
                 asked = (*moved, move.channel)
                 left = dict.fromkeys(each.channel for each in moves if each.channel not in asked)
@@ -141,11 +144,27 @@ class Fabric(Closing):
             moved[move.channel] = None
         return list(moved)
 
+    def balance(
+        self, policy: Policy | None = None, *, period: float = 5.0, timeout: float = 30.0
+    ) -> Balancing:
+        """Let filters move between brokers by themselves until the `with` block ends.
+
+        Every `period` seconds the policy is told what each broker's filters ask for, and what it
+        decides is carried out while events flow. The default, `Balance()`, relieves brokers whose
+        filters take more than 0.8 of a CPU, and empties idle ones. One process of a fabric at a
+        time should do it. `timeout`: of each move, as of `move`. Raises ValueError.
+        """
+        balancing = Balancing(self, policy or Balance(), period, timeout)
+        self._balancings.append(balancing)
+        return balancing
+
     def close(self) -> None:
         """Deliver what was published, then end every thread, socket and process of ours."""
         if self._closed:
             return
         try:
+            for balancing in self._balancings:
+                balancing.close()
             for subscription in list(self._subscriptions.values()):
                 self._quietly(subscription.close)
             for supplier in list(self._suppliers.values()):
@@ -177,6 +196,9 @@ class Fabric(Closing):
     def derive_elsewhere(self, body: Move | Offload) -> None:
         """Carry out a third-party derivation, of which each phase has its patience."""
         self.request(body, 2 * body.patience + BLAME)
+
+    def move(self, channel: str, to: str, timeout: float) -> None:
+        self.derive_elsewhere(Move(channel, to, self.node, timeout))
 
     def register(self, type: EventType) -> None:
         self._runtime.registry.register(type)

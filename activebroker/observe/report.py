@@ -13,7 +13,10 @@ Rates = dict[str, float]  # the counter's name → how much it grows in a second
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A member of the fabric. `address` is None where others cannot dial it."""
+    """A member of the fabric. `address` is None where others cannot dial it.
+
+    `cpu_seconds`: used by its filters so far.
+    """
 
     name: str
     address: str | None
@@ -21,6 +24,8 @@ class Node(msgspec.Struct, frozen=True):
     flows: int
     stages: int
     unacknowledged: int
+    cpu_seconds: float
+    per_second: Rates | None = None
 
 
 class Channel(msgspec.Struct, frozen=True):
@@ -41,7 +46,8 @@ class Channel(msgspec.Struct, frozen=True):
 class Derivation(msgspec.Struct, frozen=True):
     """A derived channel's filter at one node, a stage; counters are of events.
 
-    `python_events` are those of `taken_events` for which Python ran.
+    `python_events` are those of `taken_events` for which Python ran. `backlog` batches wait for the
+    filter, and in them `queue_length` events. The rate of `cpu_seconds` is its share of a CPU.
     """
 
     channel: str
@@ -53,6 +59,8 @@ class Derivation(msgspec.Struct, frozen=True):
     emitted_events: int
     lost_events: int
     backlog: int
+    queue_length: int
+    cpu_seconds: float
     per_second: Rates | None = None
 
 
@@ -147,17 +155,19 @@ def report(
     ]
     flows = [msgspec.convert({**row, "node": node}, Flow) for node, row in _rows(status, "flows")]
     parts = [msgspec.convert({**row, "node": node}, Part) for node, row in _rows(status, "moves")]
+    nodes = [
+        _node(member, status["nodes"][member["name"]])
+        for member in status["members"]
+        if member["name"] != observer
+    ]
     if earlier is not None:
         seconds = at - earlier.at
         derivations = _with_rates(derivations, earlier.derivations, seconds)
         flows = _with_rates(flows, earlier.flows, seconds)
+        nodes = _with_rates(nodes, earlier.nodes, seconds)
     return Report(
         at=at,
-        nodes=[
-            _node(member, status["nodes"][member["name"]])
-            for member in status["members"]
-            if member["name"] != observer
-        ],
+        nodes=nodes,
         channels=[_channel(channel) for channel in status["channels"]],
         derivations=derivations,
         moves=[_move(move, parts) for move in status["moves"]],
@@ -180,6 +190,7 @@ def _node(member: dict[str, Any], counters: dict[str, Any]) -> Node:
         flows=len(counters["flows"]),
         stages=len(counters["stages"]),
         unacknowledged=sum(link["unacknowledged"] for link in counters["links"].values()),
+        cpu_seconds=counters["cpu_seconds"],
     )
 
 
@@ -194,7 +205,8 @@ def _move(row: dict[str, Any], parts: list[Part]) -> Move:
     return msgspec.convert({**row, "parts": own}, Move)
 
 
-Row = TypeVar("Row", Derivation, Flow)
+Row = TypeVar("Row", Node, Derivation, Flow)
+COUNTERS = ("_events", "_bytes", "_seconds")  # how the names of what only grows end
 
 
 def _with_rates(rows: list[Row], earlier: list[Row], seconds: float) -> list[Row]:
@@ -207,14 +219,16 @@ def _with_rates(rows: list[Row], earlier: list[Row], seconds: float) -> list[Row
     ]
 
 
-def _identity(row: Derivation | Flow) -> tuple[object, ...]:
+def _identity(row: Node | Derivation | Flow) -> tuple[object, ...]:
+    if isinstance(row, Node):
+        return (row.name,)
     if isinstance(row, Derivation):
         return row.node, row.id
     return row.node, row.outlet, row.target, row.port
 
 
 def _rates(row: Row, before: Row, seconds: float) -> Rates | None:
-    counters = [name for name in row.__struct_fields__ if name.endswith(("_events", "_bytes"))]
+    counters = [name for name in row.__struct_fields__ if name.endswith(COUNTERS)]
     growth = {name: getattr(row, name) - getattr(before, name) for name in counters}
     if seconds <= 0 or min(growth.values()) < 0:
         return None

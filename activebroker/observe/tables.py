@@ -39,7 +39,7 @@ def tables(report: Report) -> RenderableType:
 
 
 def _nodes(nodes: list[Node]) -> Table:
-    headings = ("name", "kind", "address", ">flows", ">filters", ">unacknowledged")
+    headings = ("name", "kind", "address", ">flows", ">filters", ">CPU", ">unacknowledged")
     return _table(
         "Brokers and processes",
         headings,
@@ -50,6 +50,7 @@ def _nodes(nodes: list[Node]) -> Table:
                 node.address or "dials out only",
                 _count(node.flows),
                 _count(node.stages),
+                _share(node.per_second),
                 _count(node.unacknowledged),
             )
             for node in nodes
@@ -81,7 +82,7 @@ def _channels(channels: list[Channel]) -> Table:
 def _derivations(derivations: list[Derivation]) -> Table:
     headings = (
         "channel", "node", "engine", ">taken", ">taken/s", ">in Python", ">emitted", ">emitted/s",
-        ">lost", ">backlog",
+        ">lost", ">backlog", ">queue", ">CPU",
     )  # fmt: skip
     return _table(
         "Derivations",
@@ -98,6 +99,8 @@ def _derivations(derivations: list[Derivation]) -> Table:
                 _rate(each.per_second, "emitted_events"),
                 _count(each.lost_events),
                 _count(each.backlog),
+                _count(each.queue_length),
+                _share(each.per_second),
             )
             for each in derivations
         ),
@@ -184,3 +187,8 @@ def _count(number: float) -> str:
 
 def _rate(per_second: Rates | None, counter: str) -> str:
     return _count(per_second[counter]) if per_second else ""
+
+
+def _share(per_second: Rates | None) -> str:
+    """Of one CPU, by filters."""
+    return f"{per_second['cpu_seconds']:.1%}" if per_second else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 
@@ -84,7 +85,7 @@ class Workers:
             # Before the first event comes: the filter meets instances of its own classes.
             self._registry.register(payload.input)
             self._registry.register(payload.output)
-            worker.runner = make(payload, spec.envelope, spec.channel)
+            worker.begin(make(payload, spec.envelope, spec.channel))
         except BaseException as error:  # noqa: BLE001 - a payload can raise anything
             self._post(StageLoaded(spec.id, f"{type(error).__name__}: {error}"))
         else:
@@ -104,6 +105,12 @@ class _Worker:
             target=self._loop, name=f"stage {spec.channel}", daemon=True
         )
         self._started = False
+        self._counted = 0.0  # CPU seconds of the thread that were told, or are not the filter's
+
+    def begin(self, runner: Runner) -> None:
+        """Have a filter; on the worker's thread."""
+        self.runner = runner
+        self._counted = time.thread_time()
 
     def do(self, task: Callable[[], None]) -> None:
         if not self._started:
@@ -121,7 +128,9 @@ class _Worker:
         stage = self._spec.id
         match work:
             case RunStage(_, items, idle, end):
-                self._post(WorkDone(stage, self._run(runner, items, idle, end)))
+                result = self._run(runner, items, idle, end)
+                before, self._counted = self._counted, time.thread_time()
+                self._post(WorkDone(stage, result, self._counted - before))
             case RestoreStage(_, state):
                 if (failed := self._attempt(lambda: runner.restore(state))) is not None:
                     self._post(StateFailed(stage, tuple(failed.failures)))

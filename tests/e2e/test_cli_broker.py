@@ -134,3 +134,21 @@ def test_watching_ends_with_ctrl_c(start: Callable[..., Process]) -> None:
     assert (code, err) == (130, "")
     broker.send_signal(signal.SIGTERM)
     assert finish(broker)[0] == 0
+
+
+def test_balancing_ends_with_ctrl_c_or_with_the_fabric(start: Callable[..., Process]) -> None:
+    broker = start("broker", "--listen", "tcp://127.0.0.1:*")
+    address = address_of(broker)
+    balances = [start("balance", address, "--limit", "0.5", "--period", "0.2") for _ in range(2)]
+    for balance in balances:
+        assert balance.stdout is not None
+        assert balance.stdout.readline() == (
+            f"Balancing {address}: no broker's filters over 0.50 CPUs. Ctrl-C ends it.\n"
+        )
+    first, second = balances
+    first.send_signal(signal.SIGINT)
+    assert finish(first) == (0, "", "")
+    broker.send_signal(signal.SIGTERM)
+    assert finish(broker)[0] == 0
+    code, _, err = finish(second)
+    assert (code, err) == (2, "Error: The fabric has ended, and balancing with it.\n")

@@ -11,7 +11,7 @@ from activebroker.broker.effects import RunStage, SnapshotStage
 from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.broker.outlet import WINDOW, OutFlow, Outlet
 from activebroker.broker.port import InFlow, Port
-from activebroker.broker.stage import WORK_BYTES, Stage
+from activebroker.broker.stage import FIRST_EVENTS, WORK_BYTES, WORK_SECONDS, Stage
 from activebroker.events import describe
 from activebroker.filters import Envelope, Failure, RunResult
 from activebroker.matching import Parcel
@@ -250,3 +250,38 @@ def test_a_relay_leaves_behind_what_it_was_given(relay: Bench) -> None:
     assert not relay.outlet.drained, "it is lost still if this node is"
     relay.outlet.settle("port 9", {"A": (1, 1)}, ended=True)
     assert relay.outlet.drained
+
+
+def test_a_piece_of_work_takes_no_longer_than_a_while(python: Bench) -> None:
+    """By what the filter has used; of a supplier's parcel only so many events are taken."""
+    python.flow.supplier = "A"
+    python.put(parcel(*range(FIRST_EVENTS)), parcel(0, 1, 2, 3, 4, first=FIRST_EVENTS))
+    assert len(taken(python)) == FIRST_EVENTS, "the first one is small"
+    assert python.stage.queue_length == 5
+    python.stage.done(result(), cpu_seconds=FIRST_EVENTS * WORK_SECONDS / 2)
+    assert [note.group for note in taken(python)] == [0, 1]  # type: ignore[attr-defined]
+    assert (python.stage.queue_length, python.stage.backlog) == (3, 1)
+    python.stage.done(result(), cpu_seconds=WORK_SECONDS)
+    assert python.stage.saving.inputs == {"A": (1, FIRST_EVENTS + 2)}
+    python.put(ended(upto=FIRST_EVENTS + 6))
+    assert [note.group for note in taken(python)] == [2, 3]  # type: ignore[attr-defined]
+    python.stage.done(result(), cpu_seconds=100.0)
+    work = python.stage.pump()
+    assert isinstance(work, RunStage)
+    assert [groups(Parcel(item)) for item in work.items if not isinstance(item, str)] == [[4]]
+    sizes = parcel(*range(FIRST_EVENTS)).nbytes + parcel(0, 1, 2, 3, 4).nbytes
+    assert python.consumed == sizes, "of the credit nothing is lost"
+
+
+def test_a_piece_of_work_holds_whole_events(python: Bench) -> None:
+    python.flow.supplier = "A"
+    python.put(parcel(0, 1))
+    python.stage.pump()
+    python.stage.done(result(), cpu_seconds=2 * WORK_SECONDS / 2.5)
+    python.put(parcel(2, 3, first=2), parcel(4, 5, first=4))
+    assert [note.group for note in taken(python)] == [2, 3]  # type: ignore[attr-defined]
+
+
+def test_what_a_filter_has_made_is_taken_whole(python: Bench) -> None:
+    python.put(parcel(*range(FIRST_EVENTS + 1)))
+    assert len(taken(python)) == FIRST_EVENTS + 1

@@ -102,6 +102,11 @@ def test_examples(load: list[FilterLoad], goes: list[str]) -> None:
     assert moved(load) == goes
 
 
+def test_what_is_not_movable_stays_and_what_it_derives_from_too() -> None:
+    tree = [FilterLoad("a", 4), FilterLoad("b", 1, "a", movable=False), FilterLoad("c", 1, "b")]
+    assert moved([*tree, FilterLoad("d", 2)]) == ["c", "d"]
+
+
 def test_moves_name_the_channel_and_the_broker() -> None:
     load = [FilterLoad("a", 1.0), FilterLoad("b", 1.0)]
     assert split(load, "dallas") == (MoveTo("a", "dallas"),)

@@ -74,21 +74,45 @@ def test_a_report_without_an_earlier_one_has_no_rates(statuses: list[dict[str, A
     assert all(row.per_second is None for row in [*rows.derivations, *rows.flows])
 
 
+EMPTY: dict[str, Any] = {"members": [], "channels": [], "moves": [], "ended_moves": []}
+
+
 def flow_status(**counters: int) -> dict[str, Any]:
     flow = {
         "channel": "trades", "supplier": "NYSE", "target": "atlanta", "outlet": 1, "port": 2,
         "offered_events": 10, "offered_bytes": 1000, "sent_events": 1, "sent_bytes": 100,
         "waiting": 0,
     }  # fmt: skip
-    node = {"flows": [flow | counters], "stages": [], "moves": [], "links": {}}
-    picture: dict[str, Any] = {"members": [], "channels": [], "moves": [], "ended_moves": []}
-    return {**picture, "nodes": {"nyse": node}}
+    node = {"flows": [flow | counters], "stages": [], "moves": [], "links": {}, "cpu_seconds": 4.0}
+    return {**EMPTY, "nodes": {"nyse": node}}
 
 
 def flow_after(**counters: int) -> Flow:
     earlier = report(flow_status(), at=0.0)
     (flow,) = report(flow_status(**counters), at=2.0, earlier=earlier).flows
     return flow
+
+
+def cpu_status(seconds: float) -> dict[str, Any]:
+    stage = {
+        "id": 3, "channel": "dear", "taken_events": 50, "python_events": 50, "emitted_events": 5,
+        "lost_events": 0, "backlog": 2, "queue_length": 1234, "cpu_seconds": seconds,
+    }  # fmt: skip
+    node = {"flows": [], "stages": [stage], "moves": [], "links": {}, "cpu_seconds": 9 + seconds}
+    member = {"name": "atlanta", "address": None, "broker": True}
+    return {**EMPTY, "members": [member], "nodes": {"atlanta": node}}
+
+
+def test_the_share_of_a_cpu_is_what_filters_used_in_between() -> None:
+    earlier = report(cpu_status(10.0), at=0.0)
+    later = report(cpu_status(11.0), at=4.0, earlier=earlier)
+    (stage,), (node,) = later.derivations, later.nodes
+    assert stage.per_second is not None and stage.per_second["cpu_seconds"] == 0.25
+    assert node.per_second == {"cpu_seconds": 0.25}
+    rows = [line for line in shown(later).splitlines() if "atlanta" in line]
+    assert len(rows) == 2 and all("25.0%" in row for row in rows)
+    assert "1,234" in rows[1]
+    assert report(cpu_status(5.0), at=8.0, earlier=later).nodes[0].per_second is None
 
 
 def test_a_flow_has_rates_of_events_and_bytes() -> None:

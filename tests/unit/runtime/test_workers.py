@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,22 @@ class Count(ab.FIFOFilter):
     def enqueue(self, event: Event) -> None:
         self.seen += 1
         super().enqueue(event.replace(Tick(self.seen)))
+
+
+class Busy(Count):
+    """Uses the processor for 20 ms an event, and as long for a snapshot."""
+
+    def enqueue(self, event: Event) -> None:
+        self._use()
+
+    def snapshot(self) -> bytes:
+        self._use()
+        return b""
+
+    def _use(self) -> None:
+        enough = time.thread_time() + 0.02
+        while time.thread_time() < enough:
+            pass
 
 
 class Quitter(Count):
@@ -119,6 +136,14 @@ def test_a_filter_that_exits_ends_nothing(bench: Bench) -> None:
     assert isinstance(failed, StateFailed)
     assert failed.failures[0].error == "SystemExit: in restore"
     assert isinstance(bench.run(3), WorkDone), "the thread goes on"
+
+
+def test_what_a_filter_uses_is_told_with_its_work(bench: Bench) -> None:
+    bench.load(Busy)
+    assert bench.run(1, 2).cpu_seconds >= 0.04
+    bench.workers.do(SnapshotStage(1))
+    bench.next()
+    assert bench.run().cpu_seconds >= 0.02, "the snapshot's"
 
 
 def test_an_engine_that_the_node_lacks_is_refused(bench: Bench) -> None:

@@ -1,0 +1,128 @@
+"""Filters that move by themselves, as a policy decides, until a block ends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from activebroker.broker.loads import broker_loads
+from activebroker.broker.placed import Placed
+from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
+from activebroker.fabric.closing import Closing
+from derivation.balance import Decision, Policy
+
+if TYPE_CHECKING:
+    from activebroker.fabric.fabric import Fabric
+
+log = logging.getLogger(__name__)
+PATIENCE = 10.0  # seconds for a look
+REST = 300.0  # seconds that a filter is left where it is after a move of it has failed
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A move that was asked for at the time `at` (seconds since the Unix epoch), and why.
+
+    `error`: how it failed; None where it did not.
+    """
+
+    at: float
+    channel: str
+    to: str
+    reason: str
+    error: str | None = None
+
+
+class Balancing(Closing):
+    """A thread that looks at a fabric every `period` seconds and carries out what a policy decides.
+
+    It ends with `close`, or with the fabric. A move that fails is counted and logged, what was to
+    move with it stays too, and its filter is left alone for `REST` seconds.
+    """
+
+    def __init__(self, fabric: Fabric, policy: Policy, period: float, timeout: float) -> None:
+        if not 0 < period <= threading.TIMEOUT_MAX:
+            raise ValueError(f"the period must be more than 0 seconds, not {period}")
+        self._fabric = fabric
+        self._policy = policy
+        self._period = period
+        self._timeout = timeout
+        self._moves: list[Moved] = []
+        self._stays: dict[str, float] = {}  # channels whose moves have failed, and until when
+        self._latest: tuple[float, dict[str, Any]] | None = None
+        self._reason = ""
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="balancing", daemon=True)
+        self._thread.start()
+
+    @property
+    def moves(self) -> tuple[Moved, ...]:
+        """What it has moved, or tried to, in order."""
+        return tuple(self._moves)
+
+    @property
+    def failed(self) -> int:
+        """How many of the moves have failed."""
+        return sum(move.error is not None for move in self.moves)
+
+    @property
+    def active(self) -> bool:
+        """Whether it still looks."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """End it. A move that is under way goes on to its end, for as long as a move may take."""
+        self._closing.set()
+        self._thread.join(2 * self._timeout + PATIENCE)
+        if self._thread.is_alive():
+            log.warning("a move is still under way: balancing ends when it has")
+
+    def _loop(self) -> None:
+        while not self._closing.wait(self._period):
+            try:
+                self._look()
+            except (Closed, Unreachable) as error:
+                log.info("balancing has ended with its fabric: %s", error)
+                return
+            except ActiveBrokerError as error:
+                log.warning("balancing looks again later: %s", error)
+                self._latest = None
+            except Exception:
+                log.exception("the policy could not decide; balancing goes on")
+
+    def _look(self) -> None:
+        status, now = self._fabric.status(timeout=PATIENCE), time.monotonic()
+        latest, self._latest = self._latest, (now, status)
+        if latest is None:
+            return
+        self._stays = {channel: until for channel, until in self._stays.items() if now < until}
+        loads = broker_loads(status, latest[1], now - latest[0], self._stays)
+        decision = self._policy.decide(now, loads)
+        if decision.moves:
+            self._carry_out(decision, Placed(status))
+            self._latest = None  # what filters did amid a move says nothing of their load
+        elif decision.reason and decision.reason != self._reason:
+            log.warning("%s", decision.reason)
+        self._reason = decision.reason
+
+    def _carry_out(self, decision: Decision, placed: Placed) -> None:
+        """One after the other; the first that fails is the last."""
+        for move in placed.with_those_beside(decision.moves):
+            if self._closing.is_set():
+                return
+            at, error = time.time(), None
+            try:
+                self._fabric.move(move.channel, move.to, self._timeout)
+                log.info("moved %r to %r: %s", move.channel, move.to, decision.reason)
+            except Closed:
+                raise
+            except ActiveBrokerError as failure:
+                error = str(failure)
+                log.warning("%r did not move to %r: %s", move.channel, move.to, error)
+                self._stays[move.channel] = time.monotonic() + REST
+            self._moves.append(Moved(at, move.channel, move.to, decision.reason, error))
+            if error is not None:
+                return
