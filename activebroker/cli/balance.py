@@ -51,13 +51,14 @@ def balance(
     ):
         out = console()
         out.print(
-            f"Balancing {address}: no broker's filters over {limit:.2f} CPUs. Ctrl-C ends it."
+            f"Balancing {address}: no broker's filters over {limit:.2f} CPUs. Ctrl-C ends it.",
+            soft_wrap=True,
         )
         shown = 0
         while balancing.active:
             time.sleep(LOOK_UP)
             for moved in balancing.moves[shown:]:
-                out.print(_line(moved))
+                out.print(_line(moved), soft_wrap=True)
                 shown += 1
         raise Closed("The fabric has ended, and balancing with it.")
 
