@@ -264,8 +264,10 @@ class Stage:
             if item.upto > had:
                 del self._had[supplier_of(item)]
                 if isinstance(item, Parcel) and flow.supplier is not None:
-                    _, rest = split(item, had, by_seq=True)
+                    known, rest = split(item, had, by_seq=True)
                     assert rest is not None
+                    if known is not None:
+                        self._give_back(flow, known)
                     self._inbox[0] = flow, rest
                 return True
             self._inbox.popleft()

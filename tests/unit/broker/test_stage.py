@@ -181,11 +181,12 @@ def test_a_handed_over_buffer_comes_first(python: Bench) -> None:
 def test_what_a_hand_over_has_brought_is_not_taken_again(python: Bench) -> None:
     """The source was replaced amid the move, and its successor did not know how far it had come."""
     python.flow.supplier = "A"
-    python.put(parcel(0, 1), parcel(2, 3, first=2), parcel(4, 5, first=4), parcel(6, first=6))
+    came = parcel(0, 1), parcel(2, 3, first=2), parcel(4, 5, first=4), parcel(6, first=6)
+    python.put(*came)
     python.stage.take_over({"A": (1, 1)}, {})
     python.stage.put_first([parcel(1, first=1), parcel(2, 3, 4, first=2)])
     assert taken(python) == [Note(number, "") for number in range(1, 7)]
-    assert python.consumed > 0
+    assert python.consumed == sum(each.nbytes for each in came), "of the credit nothing is lost"
 
 
 def test_what_came_before_a_checkpoint_is_not_taken_again(python: Bench) -> None:
