@@ -1,0 +1,81 @@
+"""How the experiments on hosts tell their figures: a word where there are none, JSON, a plot."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from namespaces import NamespacesUnavailable
+from rich.console import Console
+
+FIGURES = Path(__file__).parent.parent / "docs" / "figures"
+
+
+@dataclass(frozen=True)
+class Line:
+    """Of a plot; `computed`: not measured."""
+
+    label: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    colour: str
+    computed: bool = False
+
+
+def run(doc: str, plot: str, measure: Callable[[], Any], show: Callable[[Any, Path], Any]) -> None:
+    """The command line of an experiment.
+
+    `measure` returns what it found, `show(found, path)` prints it, plots it to the path, and
+    returns plain data for the JSON.
+    """
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--plot", type=Path, default=FIGURES / plot, help="and the plot to this")
+    options = parser.parse_args()
+    try:
+        data = show(measure(), options.plot)
+    except NamespacesUnavailable as missing:
+        Console().print(f"skipped: {missing}", markup=False)
+        data = {"skipped": str(missing)}
+    if options.json:
+        options.json.write_text(json.dumps(data, indent=2))
+
+
+def draw(path: Path, lines: Sequence[Line], x: str, y: str, logarithmic: bool = False) -> None:
+    """Plot lines to an SVG file; say so where matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        print("no plot without matplotlib: uv run --group bench python ...")
+        return
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "activebroker"  # the same figures give the same file
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    for line in lines:
+        style = {"linestyle": ":"} if line.computed else {"marker": "o"}
+        axes.plot(line.xs, line.ys, label=line.label, color=line.colour, **style)
+    axes.set(xlabel=x, ylabel=y, yscale="log" if logarithmic else "linear")
+    if not logarithmic:
+        axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def verdict(what: str, found: float, target: float, at_most: bool = False) -> bool:
+    """Print whether a figure meets its target."""
+    met = found <= target if at_most else found >= target
+    sign, colour = "≤" if at_most else "≥", "green" if met else "red"
+    word = "met" if met else "not met"
+    Console().print(
+        f"{what}: {found:.2f} {sign} {target:.2f}: [{colour}]{word}[/]", highlight=False
+    )
+    return met
