@@ -77,6 +77,9 @@ class Worker:
             raise SystemExit(f"{self.name} failed: its traceback is above") from None
         raise SystemExit(f"{self.name} said nothing for {patience:g} s")
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def end(self) -> None:
         """Let the process end in good order; kill it if it does not."""
         with suppress(OSError):  # it has ended already
@@ -104,6 +107,10 @@ def workers(preload: Sequence[str] = ()) -> Iterator[Callable[..., Worker]]:
 
     try:
         yield start
+    except BaseException:
+        for worker in started:
+            worker.kill()  # it may be amid something that takes long
+        raise
     finally:
         for worker in reversed(started):
             worker.end()
