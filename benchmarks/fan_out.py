@@ -4,7 +4,9 @@ Every process is on a host of its own (a network namespace) whose link carries 1
 Events have 100 float64 and are published as fast as they are accepted. *Flat*: the supplier serves
 all consumers. *Two brokers*: with more than six consumers it hands most of them over to two brokers
 while events flow, in the spread that loads the fullest uplink least. *Best*: to as many brokers as
-make the fullest uplink carry the fewest streams.
+make the fullest uplink carry the fewest streams. *Levels*, with 16 consumers only: through brokers
+that feed brokers. An offload does not make those; there a channel that forwards everything is
+derived at each broker, and consumers subscribe to it.
 
 A rate is the events that a consumer gets in a span of seconds, once the hand-over and what waited
 in the links before it are through: that of the slowest consumer, and the mean of all. What the
@@ -27,12 +29,13 @@ from report import Line, draw, run, verdict
 from rich.console import Console
 from rich.table import Table
 from scene import EVENT_BYTES, Flow, Scene, scene, settling
-from spread import Spread, best_spread, spread, streams_over_levels
+from spread import Levels, Spread, best_spread, levels, spread
 
 CONSUMERS = (1, 2, 4, 6, 8, 10, 12, 14, 16)
 MBIT = 100.0
 ALONE = 6  # consumers that the supplier serves without the two brokers
-MOST_BROKERS = 6
+MOST_BROKERS = 6  # in one level
+BROKERS_IN_LEVELS = 7
 SPAN = 4.0  # seconds
 STEADY = 1.5  # seconds until TCP has found its rates
 
@@ -42,7 +45,7 @@ class Point:
     """`slowest` and `mean` are events a second; `offload`: seconds that it took."""
 
     consumers: int
-    spread: Spread
+    spread: Spread | Levels
     slowest: float
     mean: float
     offload: float
@@ -53,13 +56,20 @@ class Point:
         return goodput(MBIT) / EVENT_BYTES / self.spread.streams
 
 
-def measure_point(scene: Scene, consumers: int, spread: Spread) -> Point:
-    scene.open(consumers)
-    scene.tell_supplier(Flow())
+def measure_point(scene: Scene, consumers: int, spread: Spread | Levels) -> Point:
     offload, wait = 0.0, STEADY
-    if spread.relayed:
-        relayed = {broker_name(index): count for index, count in enumerate(spread.relayed)}
-        offload = scene.spread(spread.direct, relayed)
+    if isinstance(spread, Levels):
+        names = [None, *map(broker_name, range(len(spread.feeders)))]
+        feeders = {broker_name(n): names[feeder] for n, feeder in enumerate(spread.feeders)}
+        scene.open_levels(feeders, dict(zip(names, spread.served, strict=True)))
+        scene.tell_supplier(Flow())
+    else:
+        scene.open(consumers)
+        scene.tell_supplier(Flow())
+        if spread.relayed:
+            relayed = {broker_name(n): count for n, count in enumerate(spread.relayed)}
+            offload = scene.spread(spread.direct, relayed)
+    if spread.streams < consumers:
         # What was on its way to all consumers, then what fills the new streams.
         wait += settling(consumers + spread.streams, goodput(MBIT))
     time.sleep(wait)
@@ -71,21 +81,21 @@ def measure_point(scene: Scene, consumers: int, spread: Spread) -> Point:
 
 def measure() -> dict[str, list[Point]]:
     """The points of each kind, by ascending number of consumers."""
-    best = {consumers: best_spread(consumers, MOST_BROKERS) for consumers in CONSUMERS}
-    brokers = max(len(each.relayed) for each in best.values())
-    names = [broker_name(index) for index in range(brokers)]
-    found: dict[str, list[Point]] = {"flat": [], "two": [], "best": []}
-    with scene({"supplier": MBIT, "other": MBIT}, names, max(CONSUMERS)) as stage:
+    names = [broker_name(number) for number in range(BROKERS_IN_LEVELS)]
+    most = max(CONSUMERS)
+    found: dict[str, list[Point]] = {"flat": [], "two": [], "best": [], "levels": []}
+    with scene({"supplier": MBIT, "other": MBIT}, names, most) as stage:
         for consumers in CONSUMERS:
             measured: dict[Spread, Point] = {}
             for kind, wanted in (
                 ("flat", spread(consumers, 0)),
                 ("two", spread(consumers, 2 if consumers > ALONE else 0)),
-                ("best", best[consumers]),
+                ("best", best_spread(consumers, MOST_BROKERS)),
             ):
                 if wanted not in measured:
                     measured[wanted] = measure_point(stage, consumers, wanted)
                 found[kind].append(measured[wanted])
+        found["levels"].append(measure_point(stage, most, levels(most, BROKERS_IN_LEVELS)))
     return found
 
 
@@ -96,7 +106,7 @@ def broker_name(index: int) -> str:
 # --- what was found -----------------------------------------------------------------------------
 
 
-def show(found: dict[str, list[Point]], plot: Path) -> dict[str, Any]:
+def show(found: dict[str, list[Point]]) -> dict[str, Any]:
     console = Console(width=110)
     flat = {point.consumers: point for point in found["flat"]}
     table = Table(title=f"events/s of a consumer: slowest (mean); links of {MBIT:.0f} Mbit/s")
@@ -104,9 +114,10 @@ def show(found: dict[str, list[Point]], plot: Path) -> dict[str, Any]:
         table.add_column(column, justify="right")
     for column in ("ratio to flat", "links allow", "offload"):
         table.add_column(column, justify="right")
-    for consumers, *points in zip(CONSUMERS, *found.values(), strict=True):
-        for point in dict.fromkeys(points):
-            handed = f"{point.offload:.1f} s" if point.spread.relayed else ""
+    every = dict.fromkeys(point for points in found.values() for point in points)
+    for consumers in CONSUMERS:
+        for point in (point for point in every if point.consumers == consumers):
+            handed = f"{point.offload:.1f} s" if point.offload else ""
             table.add_row(
                 str(consumers),
                 spelled(point.spread),
@@ -122,65 +133,52 @@ def show(found: dict[str, list[Point]], plot: Path) -> dict[str, Any]:
             )
         table.add_section()
     console.print(table)
-    verdicts = judge(found)
-    colours = {"flat": "tab:red", "two": "tab:blue", "best": "tab:green"}
-    labels = {"flat": "the supplier alone", "two": "two brokers", "best": "best spread"}
-    draw(
-        plot,
-        [
-            line
-            for kind, points in found.items()
-            for line in (
-                Line(labels[kind], CONSUMERS, [point.slowest for point in points], colours[kind]),
-                Line(
-                    f"{labels[kind]}: links allow",
-                    CONSUMERS,
-                    [point.allowed for point in points],
-                    colours[kind],
-                    computed=True,
-                ),
-            )
-        ],
-        "consumers",
-        "events/s of the slowest consumer",
-        logarithmic=True,
-    )
     points = {
         kind: [{**asdict(point), "allowed": point.allowed} for point in points]
         for kind, points in found.items()
     }
-    return {"points": points, "met": verdicts}
+    return {"points": points, "met": judge(found)}
+
+
+def plot(found: dict[str, list[Point]], path: Path) -> None:
+    styles = {
+        "flat": ("the supplier alone", "tab:red"),
+        "two": ("two brokers", "tab:blue"),
+        "best": ("best spread", "tab:green"),
+        "levels": ("two levels", "tab:purple"),
+    }
+    lines = []
+    for kind, points in found.items():
+        label, colour = styles[kind]
+        xs = [point.consumers for point in points]
+        lines += [
+            Line(label, xs, [point.slowest for point in points], colour),
+            Line(f"{label}: allowed", xs, [point.allowed for point in points], colour, True),
+        ]
+    draw(path, lines, "consumers", "events/s of the slowest consumer", logarithmic=True)
 
 
 def judge(found: dict[str, list[Point]]) -> dict[str, bool]:
     """Print the ratios that are asked for; which of them are met."""
     met = {}
-    for kind, consumers, target in (("two", 12, 0.9 * 2.4), ("best", 16, 4.0)):
-        at = CONSUMERS.index(consumers)
-        point, flat = found[kind][at], found["flat"][at]
-        brokers = len(point.spread.relayed)
+    flat = {point.consumers: point for point in found["flat"]}
+    for kind, consumers, target in (("two", 12, 0.9 * 2.4), ("best", 16, 4.0), ("levels", 16, 4.0)):
+        (point,) = (point for point in found[kind] if point.consumers == consumers)
         for who in ("slowest", "mean"):
-            what = f"{consumers} consumers, {brokers} brokers, {who} to flat"
-            ratio = getattr(point, who) / getattr(flat, who)
+            what = f"{consumers} consumers, {spelled(point.spread)}, {who} to flat"
+            ratio = getattr(point, who) / getattr(flat[consumers], who)
             met[what] = verdict(what, ratio, target)
-    most = max(CONSUMERS)
-    print(
-        f"One level of brokers allows {most / best_spread(most, MOST_BROKERS).streams:.2f} times "
-        f"the flat rate at {most} consumers. Brokers that feed brokers would allow "
-        + ", ".join(
-            f"{most / streams_over_levels(most, brokers):.2f} with {brokers}" for brokers in (7, 14)
-        )
-        + "."
-    )
     return met
 
 
-def spelled(spread: Spread) -> str:
-    """The consumers of the supplier and of each broker, as in `2 + 5 + 5`."""
+def spelled(spread: Spread | Levels) -> str:
+    """The number of brokers, then the consumers of the supplier and of each: `2: 2 + 5 + 5`."""
+    if isinstance(spread, Levels):
+        return f"{len(spread.feeders)} in levels"
     if not spread.relayed:
         return "none"
     return f"{len(spread.relayed)}: " + " + ".join(map(str, (spread.direct, *spread.relayed)))
 
 
 if __name__ == "__main__":
-    run(__doc__, "fan_out.svg", measure, show)
+    run(__doc__, "fan_out.svg", measure, show, plot)

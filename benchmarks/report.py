@@ -26,23 +26,33 @@ class Line:
     computed: bool = False
 
 
-def run(doc: str, plot: str, measure: Callable[[], Any], show: Callable[[Any, Path], Any]) -> None:
+def run(
+    doc: str,
+    figure: str,
+    measure: Callable[[], Any],
+    show: Callable[[Any], dict[str, Any]],
+    plot: Callable[[Any, Path], None],
+) -> None:
     """The command line of an experiment.
 
-    `measure` returns what it found, `show(found, path)` prints it, plots it to the path, and
-    returns plain data for the JSON.
+    `measure` returns what it found, `show` prints that and returns plain data for the JSON, `plot`
+    draws it into a file, by default `figure` among those of the documentation.
     """
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--plot", type=Path, default=FIGURES / plot, help="and the plot to this")
+    parser.add_argument("--plot", type=Path, default=FIGURES / figure, help="and the plot to this")
     options = parser.parse_args()
     try:
-        data = show(measure(), options.plot)
+        found = measure()
     except NamespacesUnavailable as missing:
         Console().print(f"skipped: {missing}", markup=False)
-        data = {"skipped": str(missing)}
+        found, data = None, {"skipped": str(missing)}
+    else:
+        data = show(found)
     if options.json:
         options.json.write_text(json.dumps(data, indent=2))
+    if found is not None:
+        plot(found, options.plot)
 
 
 def draw(path: Path, lines: Sequence[Line], x: str, y: str, logarithmic: bool = False) -> None:
@@ -58,7 +68,7 @@ def draw(path: Path, lines: Sequence[Line], x: str, y: str, logarithmic: bool = 
 
     figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
     for line in lines:
-        style = {"linestyle": ":"} if line.computed else {"marker": "o"}
+        style = {"linestyle": ":", "marker": "_"} if line.computed else {"marker": "o"}
         axes.plot(line.xs, line.ys, label=line.label, color=line.colour, **style)
     axes.set(xlabel=x, ylabel=y, yscale="log" if logarithmic else "linear")
     if not logarithmic:

@@ -65,6 +65,14 @@ class Open:
 
 
 @dataclass(frozen=True)
+class Derive:
+    """Derive a channel that forwards everything at each broker, from that of its feeder (None: the
+    supplier's own); answered when they are there."""
+
+    feeders: dict[str, str | None]
+
+
+@dataclass(frozen=True)
 class Flow:
     """Publish `events` of them, or until Stop, as fast as they are accepted, in tables of so many
     rows. Answered with the time (seconds, monotonic) just before the first."""
@@ -105,13 +113,13 @@ def supply(pipe: Connection, address: str, key: str) -> None:
             channel = fabric.channel(order.channel, Sample)
             supplier = channel.supplier(SUPPLIER)
             pipe.send("ready")
-            obey(pipe, supplier)
+            obey(pipe, channel, supplier)
             supplier.flush()
             channel.close()
             pipe.send(supplier.published)
 
 
-def obey(pipe: Connection, supplier: ab.Supplier) -> None:
+def obey(pipe: Connection, channel: ab.Channel, supplier: ab.Supplier) -> None:
     """Do what a supplier is told, until Stop."""
     stopped = threading.Event()
     publishers: list[threading.Thread] = []
@@ -121,12 +129,26 @@ def obey(pipe: Connection, supplier: ab.Supplier) -> None:
             publishers.append(threading.Thread(target=publish, args=(supplier, order, stopped)))
             pipe.send(start)
             publishers[-1].start()
+        elif isinstance(order, Derive):
+            derive(channel, order.feeders)
+            pipe.send("ready")
         else:
             supplier.offload(to=order.to, consumers=order.consumers)
             pipe.send(time.monotonic() - start)
     stopped.set()
     for publisher in publishers:
         publisher.join()
+
+
+def derive(channel: ab.Channel, feeders: dict[str, str | None]) -> None:
+    made: dict[str | None, ab.Channel] = {None: channel}
+    for at, feeder in feeders.items():
+        name = derived_name(channel.name, at)
+        made[at] = made[feeder].derive(lambda sample: True, at=at, name=name)
+
+
+def derived_name(channel: str, broker: str | None) -> str:
+    return channel if broker is None else f"{channel} at {broker}"
 
 
 def publish(supplier: ab.Supplier, flow: Flow, stopped: threading.Event) -> None:
@@ -181,16 +203,18 @@ class Scene:
 
     def open(self, consumers: int) -> None:
         """Open a channel that the first so many consumers take."""
-        self._channels += 1
-        channel = f"channel-{self._channels}"
-        self.tell_supplier(Open(channel))
-        self._taking = self.consumers[:consumers]
-        for consumer in self._taking:
-            consumer.tell(channel)
-        for consumer in self._taking:
-            consumer.hear(PATIENCE)
+        self._subscribe([self._open()] * consumers)
 
-    def tell_supplier(self, order: Open | Flow | Offload | Stop) -> Any:
+    def open_levels(self, feeders: dict[str, str | None], served: dict[str | None, int]) -> None:
+        """Open a channel, and derive from it at brokers; each (None: the supplier) serves so many
+        consumers."""
+        channel = self._open()
+        self.tell_supplier(Derive(feeders))
+        self._subscribe(
+            [derived_name(channel, at) for at, count in served.items() for _ in range(count)]
+        )
+
+    def tell_supplier(self, order: Open | Derive | Flow | Offload | Stop) -> Any:
         """Return the answer."""
         self.supplier.tell(order)
         return self.supplier.hear(PATIENCE)
@@ -212,6 +236,19 @@ class Scene:
             if each.seen != published:
                 raise SystemExit(f"{consumer.name} got {each.seen} events of {published}")
         return traces
+
+    def _open(self) -> str:
+        self._channels += 1
+        channel = f"channel-{self._channels}"
+        self.tell_supplier(Open(channel))
+        return channel
+
+    def _subscribe(self, channels: list[str]) -> None:
+        self._taking = self.consumers[: len(channels)]
+        for consumer, channel in zip(self._taking, channels, strict=True):
+            consumer.tell(channel)
+        for consumer in self._taking:
+            consumer.hear(PATIENCE)
 
 
 @contextmanager

@@ -50,19 +50,36 @@ def best_spread(consumers: int, most: int) -> Spread:
     return min(spreads, key=lambda each: (each.streams, len(each.relayed)))
 
 
-def streams_over_levels(consumers: int, brokers: int) -> int:
-    """The fewest streams on the fullest uplink where brokers may feed brokers.
+@dataclass(frozen=True)
+class Levels:
+    """Brokers that feed brokers. Number 0 is the supplier, the brokers follow: `feeders` has the
+    number of each broker's feeder, `served` how many consumers each number has."""
 
-    With `streams` on every uplink, each broker takes one and gives `streams` in its place.
+    streams: int
+    feeders: tuple[int, ...]
+    served: tuple[int, ...]
 
-    >>> streams_over_levels(16, 4), streams_over_levels(16, 7), streams_over_levels(16, 14)
-    (4, 3, 2)
+
+def levels(consumers: int, brokers: int) -> Levels:
+    """So many brokers in levels, with the fewest streams on the fullest uplink.
+
+    >>> levels(16, 7)
+    Levels(streams=3, feeders=(0, 0, 0, 1, 1, 1, 2), served=(0, 0, 2, 3, 3, 3, 3, 2))
+    >>> levels(16, 4).streams, levels(16, 14).streams
+    (4, 2)
     """
-    return next(
+    # A broker takes one stream of an uplink, and gives as many in its place as an uplink has.
+    streams = next(
         streams
         for streams in range(1, consumers + 1)
         if streams + brokers * (streams - 1) >= consumers
     )
+    feeders = tuple(broker // streams for broker in range(brokers))
+    served, left = [], consumers
+    for number in range(brokers + 1):
+        served.append(min(left, streams - feeders.count(number)))
+        left -= served[-1]
+    return Levels(streams, feeders, tuple(served))
 
 
 def _with(consumers: int, direct: int, brokers: int) -> Spread:

@@ -36,7 +36,7 @@ EVENTS = 200  # of a burst
 ROWS = 16  # events that are published at once
 BEFORE = 32  # events that flow while consumers are handed over
 QUIET = 0.5  # seconds, and as long again for what the thin link has to carry
-ROUNDS = {False: 3, True: 5}  # flat and offloaded; the latter are short
+ROUNDS = {False: 3, True: 7}  # flat and offloaded; the latter are short
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def measure() -> list[Point]:
 # --- what was found -----------------------------------------------------------------------------
 
 
-def show(found: list[Point], plot: Path) -> dict[str, Any]:
+def show(found: list[Point]) -> dict[str, Any]:
     flat = [point for point in found if not point.offloaded]
     offloaded = [point for point in found if point.offloaded]
     table = Table(title=f"delivery time in ms an event; the supplier's link: {THIN:.0f} Mbit/s")
@@ -109,31 +109,20 @@ def show(found: list[Point], plot: Path) -> dict[str, Any]:
     growth = {name: each[-1].delivery / each[0].delivery for name, each in kinds(found).items()}
     met = verdict(f"offloaded, {most} consumers to 1", growth["offloaded"], 1.5, at_most=True)
     print(f"flat, {most} consumers to 1: {growth['flat']:.2f}")
-    draw(
-        plot,
-        [
-            line
-            for (name, points), colour in zip(
-                kinds(found).items(), ("tab:red", "tab:blue"), strict=True
-            )
-            for line in (
-                Line(name, CONSUMERS, [point.delivery for point in points], colour),
-                Line(
-                    f"{name}: links allow",
-                    CONSUMERS,
-                    [point.allowed for point in points],
-                    colour,
-                    computed=True,
-                ),
-            )
-        ],
-        "consumers",
-        "delivery time, ms an event",
-    )
     points = [
         {**asdict(point), "delivery": point.delivery, "allowed": point.allowed} for point in found
     ]
     return {"points": points, "met": {"offloaded": met}, "growth": growth}
+
+
+def plot(found: list[Point], path: Path) -> None:
+    lines = []
+    for (kind, points), colour in zip(kinds(found).items(), ("tab:red", "tab:blue"), strict=True):
+        lines += [
+            Line(kind, CONSUMERS, [point.delivery for point in points], colour),
+            Line(f"{kind}: allowed", CONSUMERS, [point.allowed for point in points], colour, True),
+        ]
+    draw(path, lines, "consumers", "delivery time, ms an event")
 
 
 def kinds(found: list[Point]) -> dict[str, list[Point]]:
@@ -144,4 +133,4 @@ def kinds(found: list[Point]) -> dict[str, list[Point]]:
 
 
 if __name__ == "__main__":
-    run(__doc__, "thin_link.svg", measure, show)
+    run(__doc__, "thin_link.svg", measure, show, plot)

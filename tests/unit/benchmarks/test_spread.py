@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 import spread as module
-from spread import best_spread, spread, streams_over_levels
+from spread import best_spread, levels, spread
 
 
 def test_the_examples():
@@ -32,6 +32,11 @@ def test_the_best_takes_no_more_brokers_than_it_needs():
     assert min(fewer) > best.streams == min(more)
 
 
-def test_brokers_that_feed_brokers_are_never_worse():
-    for brokers in range(7):
-        assert streams_over_levels(16, brokers) <= spread(16, brokers).streams
+@pytest.mark.parametrize("brokers", range(15))
+def test_brokers_that_feed_brokers(brokers):
+    found = levels(16, brokers)
+    assert sum(found.served) == 16
+    for number, consumers in enumerate(found.served):
+        assert 0 <= consumers <= found.streams - found.feeders.count(number)
+    assert all(feeder <= broker for broker, feeder in enumerate(found.feeders))
+    assert found.streams <= spread(16, brokers).streams
