@@ -56,26 +56,26 @@ class Point:
         return goodput(MBIT) / EVENT_BYTES / self.spread.streams
 
 
-def measure_point(scene: Scene, consumers: int, spread: Spread | Levels) -> Point:
+def measure_point(stage: Scene, consumers: int, spread: Spread | Levels) -> Point:
     offload, wait = 0.0, STEADY
     if isinstance(spread, Levels):
         names = [None, *map(broker_name, range(len(spread.feeders)))]
         feeders = {broker_name(n): names[feeder] for n, feeder in enumerate(spread.feeders)}
-        scene.open_levels(feeders, dict(zip(names, spread.served, strict=True)))
-        scene.tell_supplier(Flow())
+        stage.open_levels(feeders, dict(zip(names, spread.served, strict=True)))
+        stage.tell_supplier(Flow())
     else:
-        scene.open(consumers)
-        scene.tell_supplier(Flow())
+        stage.open(consumers)
+        stage.tell_supplier(Flow())
         if spread.relayed:
             relayed = {broker_name(n): count for n, count in enumerate(spread.relayed)}
-            offload = scene.spread(spread.direct, relayed)
+            offload = stage.spread(spread.direct, relayed)
     if spread.streams < consumers:
         # What was on its way to all consumers, then what fills the new streams.
         wait += settling(consumers + spread.streams, goodput(MBIT))
     time.sleep(wait)
     start = time.monotonic()
     time.sleep(SPAN)
-    rates = [(trace.at(start + SPAN) - trace.at(start)) / SPAN for trace in scene.close()]
+    rates = [(trace.at(start + SPAN) - trace.at(start)) / SPAN for trace in stage.close()]
     return Point(consumers, spread, min(rates), sum(rates) / len(rates), offload)
 
 
@@ -147,14 +147,16 @@ def plot(found: dict[str, list[Point]], path: Path) -> None:
         "best": ("best spread", "tab:green"),
         "levels": ("two levels", "tab:purple"),
     }
-    lines = []
-    for kind, points in found.items():
-        label, colour = styles[kind]
-        xs = [point.consumers for point in points]
-        lines += [
-            Line(label, xs, [point.slowest for point in points], colour),
-            Line(f"{label}: allowed", xs, [point.allowed for point in points], colour, True),
-        ]
+    lines = [
+        Line(
+            label=styles[kind][0],
+            xs=[point.consumers for point in points],
+            measured=[point.slowest for point in points],
+            allowed=[point.allowed for point in points],
+            colour=styles[kind][1],
+        )
+        for kind, points in found.items()
+    ]
     draw(path, lines, "consumers", "events/s of the slowest consumer", logarithmic=True)
 
 

@@ -17,13 +17,13 @@ FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 
 @dataclass(frozen=True)
 class Line:
-    """Of a plot; `computed`: not measured."""
+    """Of a plot: what was measured, and beside it what the links allow."""
 
     label: str
     xs: Sequence[float]
-    ys: Sequence[float]
+    measured: Sequence[float]
+    allowed: Sequence[float]
     colour: str
-    computed: bool = False
 
 
 def run(
@@ -68,15 +68,16 @@ def draw(path: Path, lines: Sequence[Line], x: str, y: str, logarithmic: bool = 
 
     figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
     for line in lines:
-        style = {"linestyle": ":", "marker": "_"} if line.computed else {"marker": "o"}
-        axes.plot(line.xs, line.ys, label=line.label, color=line.colour, **style)
+        axes.plot(line.xs, line.measured, label=line.label, color=line.colour, marker="o")
+        axes.plot(line.xs, line.allowed, color=line.colour, linestyle=":", marker="_")
     axes.set(xlabel=x, ylabel=y, yscale="log" if logarithmic else "linear")
     if not logarithmic:
         axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.set_title("dotted: what the links allow", fontsize="medium")
+    figure.legend(loc="outside upper center", ncols=len(lines))
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
 
 

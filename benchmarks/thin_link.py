@@ -60,15 +60,15 @@ class Point:
         return 1e3 * (max(thin, streams * wide) if self.offloaded else streams * thin)
 
 
-def measure_round(scene: Scene, consumers: int, offloaded: bool) -> float:
+def measure_round(stage: Scene, consumers: int, offloaded: bool) -> float:
     """Milliseconds an event."""
-    scene.open(consumers)
-    scene.tell_supplier(Flow(BEFORE, ROWS))
+    stage.open(consumers)
+    stage.tell_supplier(Flow(BEFORE, ROWS))
     if offloaded:
-        scene.spread(0, {BROKER: consumers})
+        stage.spread(0, {BROKER: consumers})
     time.sleep(QUIET + BEFORE * EVENT_BYTES * consumers / goodput(THIN))
-    start = scene.tell_supplier(Flow(EVENTS, ROWS))
-    end = max(float(trace.times[-1]) for trace in scene.close())
+    start = stage.tell_supplier(Flow(EVENTS, ROWS))
+    end = max(float(trace.times[-1]) for trace in stage.close())
     return (end - start) / EVENTS * 1e3
 
 
@@ -116,12 +116,18 @@ def show(found: list[Point]) -> dict[str, Any]:
 
 
 def plot(found: list[Point], path: Path) -> None:
-    lines = []
-    for (kind, points), colour in zip(kinds(found).items(), ("tab:red", "tab:blue"), strict=True):
-        lines += [
-            Line(kind, CONSUMERS, [point.delivery for point in points], colour),
-            Line(f"{kind}: allowed", CONSUMERS, [point.allowed for point in points], colour, True),
-        ]
+    lines = [
+        Line(
+            label=kind,
+            xs=CONSUMERS,
+            measured=[point.delivery for point in points],
+            allowed=[point.allowed for point in points],
+            colour=colour,
+        )
+        for (kind, points), colour in zip(
+            kinds(found).items(), ("tab:red", "tab:blue"), strict=True
+        )
+    ]
     draw(path, lines, "consumers", "delivery time, ms an event")
 
 
