@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -42,10 +42,15 @@ def quote_table(rows: int) -> pa.RecordBatch:
 
 
 class Worker:
-    """A process that runs `role(pipe, *arguments)` and talks over the pipe."""
+    """A process that runs `role(pipe, *arguments)` and talks over the pipe.
 
-    def __init__(self, name: str, role: Callable[..., None], *arguments: Any) -> None:
-        context = multiprocessing.get_context("spawn")
+    `method`: "spawn", or "forkserver", which imports once for all what is to be preloaded.
+    """
+
+    def __init__(
+        self, name: str, role: Callable[..., None], *arguments: Any, method: str = "spawn"
+    ) -> None:
+        context: Any = multiprocessing.get_context(method)
         self.name = name
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
@@ -72,6 +77,9 @@ class Worker:
             raise SystemExit(f"{self.name} failed: its traceback is above") from None
         raise SystemExit(f"{self.name} said nothing for {patience:g} s")
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def end(self) -> None:
         """Let the process end in good order; kill it if it does not."""
         with suppress(OSError):  # it has ended already
@@ -83,16 +91,26 @@ class Worker:
 
 
 @contextmanager
-def workers() -> Iterator[Callable[..., Worker]]:
-    """A function that starts workers; they end with the block, the last one first."""
+def workers(preload: Sequence[str] = ()) -> Iterator[Callable[..., Worker]]:
+    """A function that starts workers; they end with the block, the last one first.
+
+    `preload`: modules to import once for all, where there are many workers.
+    """
     started: list[Worker] = []
+    if preload:
+        multiprocessing.set_forkserver_preload(list(preload))
+    method = "forkserver" if preload else "spawn"
 
     def start(name: str, role: Callable[..., None], *arguments: Any) -> Worker:
-        started.append(Worker(name, role, *arguments))
+        started.append(Worker(name, role, *arguments, method=method))
         return started[-1]
 
     try:
         yield start
+    except BaseException:
+        for worker in started:
+            worker.kill()  # it may be amid something that takes long
+        raise
     finally:
         for worker in reversed(started):
             worker.end()

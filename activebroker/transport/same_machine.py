@@ -3,6 +3,9 @@
 Encryption costs more than all else that a batch meets on its way, and protects nothing here: the
 socket lies in a directory that only its user can enter, and whoever can act as that user can read
 the key as well. Where there is no such directory, peers keep to TCP.
+
+Who is in another network namespace (a container, say) is on another machine, even where both see
+the same directory: an address means something else there, and its network may have limits.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+NETWORK = Path("/proc/self/ns/net")
 LONGEST = 100  # bytes of a Unix socket's path that every system takes
 STALE_AFTER = 60.0  # seconds: a younger socket may still be about to listen
 
@@ -29,8 +33,8 @@ def own_socket(key: str, address: str) -> Path | None:
 
 
 def peer_socket(key: str, address: str) -> Path | None:
-    """Where the node at `address` might be reached without TCP; None if it is not on this machine,
-    or belongs to another user."""
+    """Where the node at `address` might be reached without TCP; None if it is not on this machine
+    or in its network namespace, or belongs to another user."""
     if (directory := _directory()) is None:
         return None
     path = _path(directory, key, address)
@@ -53,8 +57,17 @@ def _directory() -> Path | None:
 
 def _path(directory: Path, key: str, address: str) -> Path:
     # The key is part of the name: who dials with another key gets no further than TCP.
-    name = hashlib.blake2b(address.encode(), key=key.encode(), digest_size=12).hexdigest()
+    place = f"{address} {_network()}"
+    name = hashlib.blake2b(place.encode(), key=key.encode(), digest_size=12).hexdigest()
     return directory / name
+
+
+def _network() -> str:
+    """The network namespace of this process; empty on systems without."""
+    try:
+        return str(NETWORK.readlink())
+    except OSError:
+        return ""
 
 
 def _listening(path: Path) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from activebroker.transport.same_machine import LONGEST, STALE_AFTER, own_socket
 
 ADDRESS = "tcp://127.0.0.1:7400"
 KEY = "k" * 40
+IN_A_NETWORK_OF_ITS_OWN = ("unshare", "--net")
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +43,49 @@ def own(key: str = KEY, address: str = ADDRESS) -> Path:
     return path
 
 
-def test_a_peer_finds_the_socket():
+def seen_by_another_process(temporary: Path, *before: str) -> list[str]:
+    """What a process finds there at ADDRESS, and where it would listen itself."""
+    script = (
+        "from activebroker.transport.same_machine import own_socket, peer_socket\n"
+        f"print(peer_socket({KEY!r}, {ADDRESS!r}), own_socket({KEY!r}, {ADDRESS!r}))"
+    )
+    command = [*before, sys.executable, "-c", script]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    return subprocess.run(
+        command, env=environment, check=True, capture_output=True, text=True
+    ).stdout.split()
+
+
+def may_make_networks() -> bool:
+    try:
+        return (
+            subprocess.run([*IN_A_NETWORK_OF_ITS_OWN, "true"], capture_output=True).returncode == 0
+        )
+    except FileNotFoundError:
+        return False
+
+
+def test_a_peer_finds_the_socket(temporary):
     path = own()
     assert peer_socket(KEY, ADDRESS) is None
+    with listen(path):
+        assert peer_socket(KEY, ADDRESS) == path
+        assert seen_by_another_process(temporary) == [str(path), str(path)]
+
+
+@pytest.mark.skipif(not may_make_networks(), reason="may not make network namespaces")
+def test_who_is_in_another_network_is_on_another_machine(temporary):
+    path = own()
+    with listen(path):
+        found, would_listen = seen_by_another_process(temporary, *IN_A_NETWORK_OF_ITS_OWN)
+    assert found == "None"
+    assert Path(would_listen).parent == path.parent
+    assert Path(would_listen) != path
+
+
+def test_a_system_without_network_namespaces_has_the_short_cut(monkeypatch):
+    monkeypatch.setattr(same_machine, "NETWORK", Path("/nowhere"))
+    path = own()
     with listen(path):
         assert peer_socket(KEY, ADDRESS) == path
 
