@@ -182,14 +182,15 @@ class World:
         self.network.heal()
 
     def agreed(self) -> bool:
-        """Whether all processes know who is in the fabric: themselves, at the least. The directory
-        knows who has died."""
+        """Whether all processes know who is in the fabric: themselves, at the least, and whoever
+        wants to join has. The directory knows who has died."""
         hub = self.hosts[HUB].node
-        return all(
-            is_member(hub, host.member) is (host.alive and not is_orphan(host.node))
-            for host in self.hosts.values()
-            if host.joined or not host.alive
-        )
+
+        def knows(host: Host) -> bool:
+            is_in = host.alive and not is_orphan(host.node)
+            return is_member(hub, host.member) is is_in and host.joined >= is_in
+
+        return all(map(knows, self.hosts.values()))
 
     # --- what is seen -------------------------------------------------------------------------
 
