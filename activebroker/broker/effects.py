@@ -28,6 +28,13 @@ class FrameArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerHeard:
+    """Part of a frame has come from a peer: it lives, though its link may be thin."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPublished:
     """The user's supplier behind `outlet` has a batch. The outlet must be ready."""
 
@@ -111,6 +118,7 @@ class TimerFired:
 
 Input = (
     FrameArrived
+    | PeerHeard
     | BatchPublished
     | SupplierDrained
     | BatchConsumed

@@ -23,6 +23,7 @@ from activebroker.broker.effects import (
     FrameArrived,
     Input,
     LoadStage,
+    PeerHeard,
     PortClosed,
     PortOpened,
     Reply,
@@ -148,6 +149,8 @@ class Node:
         match input:
             case FrameArrived(head, buffers):
                 self._frame_arrived(decode(head), buffers)
+            case PeerHeard(peer):
+                self.peers.heard(peer, now)
             case BatchPublished(outlet, batch):
                 self.exchange.publish(outlet, Parcel(batch))
             case BatchConsumed(port, flow, nbytes):

@@ -112,6 +112,11 @@ class Peers:
         link.peer_incarnation = frame.incarnation
         return link.receive(frame, buffers, now)
 
+    def heard(self, peer: str, now: float) -> None:
+        """Something has come from a peer, if no whole frame yet."""
+        if (link := self.links.get(peer)) is not None:
+            link.heard_at = now
+
     def silent(self, now: float) -> list[str]:
         """Peers that have not been heard for too long."""
         return [peer for peer, link in self.links.items() if now - link.heard_at > LOST_AFTER]

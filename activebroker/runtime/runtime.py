@@ -28,6 +28,7 @@ from activebroker.broker.effects import (
     Input,
     LoadStage,
     OutletClosed,
+    PeerHeard,
     PortClosed,
     PortOpened,
     Reply,
@@ -75,6 +76,9 @@ class Runtime:
         engines: dict[str, MakeRunner],
         on_failures: Callable[[FailuresReported], None] = lambda report: None,
     ) -> None:
+        # pyarrow's first array imports pandas where that is installed, which may take seconds: not
+        # amid the stream, and not while somebody counts on an answer.
+        pa.array([0])
         self.name = member.name
         self.registry = TypeRegistry()
         self.transport = transport
@@ -198,13 +202,13 @@ class Runtime:
 
     def _loop(self) -> None:
         try:
-            # pyarrow's first array imports pandas where that is installed: not amid the stream.
-            pa.array([0])
             while not self._stopping:
                 self._asleep = True
                 busy = self._inbox or self._filled or self._stopping
                 arrivals = self.transport.receive(0.0 if busy else self._next_timer())
                 self._asleep = False
+                for peer in self.transport.heard():
+                    self._handle(PeerHeard(peer))
                 for head, buffers in arrivals:
                     self._handle(FrameArrived(head, buffers))
                 # What a thread has published goes before what it asks for next.

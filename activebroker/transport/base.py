@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 Arrival = tuple[bytes | memoryview, Sequence[Any]]  # a frame's head, and its buffers
@@ -22,6 +22,10 @@ class Transport(Protocol):
 
     def transmit(self, peer: str, address: str | None, frames: Sequence[Arrival]) -> None:
         """Send frames to a peer. Without a connection or an address they are dropped."""
+        ...
+
+    def heard(self) -> Iterable[str]:
+        """Peers of which part of a frame has come since this was asked before."""
         ...
 
     def forget(self, peer: str) -> None:

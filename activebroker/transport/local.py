@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from activebroker.transport.base import Arrival
 
@@ -40,6 +40,9 @@ class LocalTransport:
         if (target := self._hub.queues.get(peer)) is not None:
             for frame in frames:
                 target.put(frame)
+
+    def heard(self) -> Iterable[str]:
+        return ()
 
     def forget(self, peer: str) -> None:
         pass

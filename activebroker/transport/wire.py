@@ -43,15 +43,7 @@ class Wire:
 
     def send(self, parts: Sequence[Any]) -> None:
         """Put a message in the queue; `flush` sends it."""
-        views = [memoryview(part).cast("B") for part in parts]
-        self._unsent.append(
-            memoryview(struct.pack(f"={len(views) + 1}Q", len(views), *map(len, views)))
-        )
-        for view in views:
-            if len(view):
-                self._unsent.append(view)
-            if len(view) % STEP:
-                self._unsent.append(memoryview(PADDING)[len(view) % STEP :])
+        self._unsent.extend(laid_out(parts))
 
     def flush(self) -> None:
         """Send what the socket takes. Raises Disconnected."""
@@ -103,20 +95,39 @@ class Wire:
             if sizes is None:
                 self._start = bytes(data)
                 break
-            at = STEP * (len(sizes) + 1)
-            end = at + sum(map(_padded, sizes))
+            end = STEP * (len(sizes) + 1) + sum(map(_padded, sizes))
             if end > len(data):
                 self._buffer = np.empty(end, np.uint8).data  # a bytearray is zeroed first
                 self._buffer[: len(data)] = data
                 self._filled = len(data)
                 break
-            parts = []
-            for size in sizes:
-                parts.append(data[at : at + size])
-                at += _padded(size)
-            messages.append(parts)
+            messages.append(parts_of(data))
             data = data[end:]
         return messages
+
+
+def laid_out(parts: Sequence[Any]) -> list[memoryview]:
+    """A message as it goes, in views of its parts."""
+    views = [memoryview(part).cast("B") for part in parts]
+    message = [memoryview(struct.pack(f"={len(views) + 1}Q", len(views), *map(len, views)))]
+    for view in views:
+        if len(view):
+            message.append(view)
+        if len(view) % STEP:
+            message.append(memoryview(PADDING)[len(view) % STEP :])
+    return message
+
+
+def parts_of(message: memoryview) -> list[memoryview]:
+    """The parts of a whole message, at whose begin it is."""
+    sizes = _sizes(message)
+    assert sizes is not None
+    at = STEP * (len(sizes) + 1)
+    parts = []
+    for size in sizes:
+        parts.append(message[at : at + size])
+        at += _padded(size)
+    return parts
 
 
 def _sizes(data: memoryview) -> tuple[int, ...] | None:

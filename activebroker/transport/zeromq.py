@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import zmq
 
 from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
 from activebroker.transport.base import Arrival
+from activebroker.transport.pieces import MARK, Cutter, Joiner
 from activebroker.transport.same_machine import own_socket, peer_socket
 from activebroker.transport.unix import UnixSockets
 
@@ -67,7 +69,11 @@ class ZeroMQTransport:
         self._context = zmq.Context()
         self._poller = zmq.Poller()
         self._dealers: dict[str, zmq.Socket[bytes]] = {}
+        self._dialled: dict[zmq.Socket[bytes], str] = {}  # the same, the other way round
         self._dialled_by: set[str] = set()  # who came through the router
+        self._cutter = Cutter()
+        self._joiners: defaultdict[str, Joiner] = defaultdict(Joiner)
+        self._heard: set[str] = set()
         self._router: zmq.Socket[bytes] | None = None
         self._unix = UnixSockets(name, self._watch, self._poller.unregister)
         self._authenticator: ThreadAuthenticator | None = None
@@ -101,22 +107,31 @@ class ZeroMQTransport:
         # Whichever connection was there first stays in use, so that frames keep their order.
         if self._unix.transmit(peer, frames):
             return
+        messages = (
+            each for head, buffers in frames for each in self._cutter.messages([head, *buffers])
+        )
         if (dealer := self._dealers.get(peer)) is not None:
-            for head, buffers in frames:
-                self._send(dealer, [head, *buffers])
+            for message in messages:
+                self._send(dealer, message)
         elif self._router is not None and peer in self._dialled_by:
-            for head, buffers in frames:
-                if not self._send(self._router, [peer.encode(), head, *buffers]):
+            for message in messages:
+                if not self._send(self._router, [peer.encode(), *message]):
                     self._dialled_by.remove(peer)
                     return
         elif address is not None:
             self._dial(peer, address)
             self.transmit(peer, address, frames)
 
+    def heard(self) -> Iterable[str]:
+        heard, self._heard = self._heard, set()
+        return heard
+
     def forget(self, peer: str) -> None:
         self._unix.forget(peer)
+        self._joiners.pop(peer, None)
         self._dialled_by.discard(peer)
         if (dealer := self._dealers.pop(peer, None)) is not None:
+            del self._dialled[dealer]
             self._poller.unregister(dealer)
             dealer.close(linger=0)
 
@@ -178,8 +193,9 @@ class ZeroMQTransport:
         dealer.connect(address)
         self._watch(dealer)
         self._dealers[peer] = dealer
+        self._dialled[dealer] = peer
 
-    def _send(self, target: zmq.Socket[bytes], parts: list[Any]) -> bool:
+    def _send(self, target: zmq.Socket[bytes], parts: Sequence[Any]) -> bool:
         last = len(parts) - 1
         try:
             for index, part in enumerate(parts):
@@ -193,6 +209,7 @@ class ZeroMQTransport:
 
     def _take(self, source: zmq.Socket[bytes], arrivals: list[Arrival]) -> None:
         routed = source is self._router
+        peer = self._dialled.get(source, "")
         for _ in range(BURST):
             # Cheaper than the exception of a `recv` that finds nothing.
             if not int(source.getsockopt(zmq.EVENTS)) & POLLIN:
@@ -201,12 +218,18 @@ class ZeroMQTransport:
             while parts[-1].more:
                 parts.append(source.recv(copy=False))
             if routed:
-                peer = parts.pop(0).bytes
+                identity = parts.pop(0).bytes
                 if parts and parts[0].bytes == WHO_ARE_YOU:
-                    self._introduce(source, peer)
+                    self._introduce(source, identity)
                     continue
-                self._dialled_by.add(peer.decode(errors="replace"))
-            if parts:
+                peer = identity.decode(errors="replace")
+                self._dialled_by.add(peer)
+            if len(parts) > 1 and parts[0].bytes == MARK:
+                self._heard.add(peer)
+                place, *piece = [part.buffer for part in parts[1:]]
+                if (frame := self._joiners[peer].take(place, piece)) is not None:
+                    arrivals.append((frame[0], frame[1:]))
+            elif parts:
                 arrivals.append((parts[0].bytes, [part.buffer for part in parts[1:]]))
 
     def _introduce(self, router: zmq.Socket[bytes], peer: bytes) -> None:

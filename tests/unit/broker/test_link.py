@@ -251,6 +251,10 @@ def test_silence_is_loss_and_the_lost_are_not_listened_to_again() -> None:
     here.receive(frame, (), 1.0)
     assert here.silent(1.0 + LOST_AFTER) == []
     assert here.silent(1.1 + LOST_AFTER) == ["b"]
+    here.heard("b", 2.0)  # a part of a frame
+    here.heard("unknown", 2.0)
+    assert here.silent(1.1 + LOST_AFTER) == []
+    assert here.silent(2.1 + LOST_AFTER) == ["b"]
     here.drop("b")
     assert here.is_gone(frame)
     assert here.links == {}

@@ -13,7 +13,8 @@ import pytest
 
 from activebroker.core.errors import AccessDenied, Unreachable
 from activebroker.transport import Arrival, Hello, ZeroMQTransport, generate_key, probe
-from activebroker.transport.zeromq import COPY_BELOW
+from activebroker.transport.pieces import PIECE
+from activebroker.transport.zeromq import BURST, COPY_BELOW
 
 KEY = generate_key()
 LISTEN = "tcp://127.0.0.1:*"
@@ -152,3 +153,19 @@ def test_wake_ends_the_wait(make):
     a = make("a")
     a.wake()
     assert a.receive(60.0) == []
+
+
+@pytest.mark.parametrize("sockets", ["tcp"], indirect=True)
+def test_a_large_frame_is_heard_of_while_it_comes(make: Make) -> None:
+    here, there = make("here"), make("there", None)
+    large = bytes(BURST * PIECE * 2)
+    there.transmit("here", here.address, [(b"first", [large])])
+    early: list[Arrival] = []
+    end = time.monotonic() + 10.0
+    while not (heard := here.heard()) and time.monotonic() < end:
+        early += here.receive(0.1)
+    assert (list(heard), early) == (["there"], [])
+    ((head, (buffer,)),) = receive(here, 1)
+    assert (bytes(head), len(buffer)) == (b"first", len(large))
+    here.transmit("there", None, [(b"second", [large]), (b"third", [])])
+    assert [bytes(head) for head, _ in receive(there, 2)] == [b"second", b"third"]
