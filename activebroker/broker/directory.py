@@ -46,6 +46,7 @@ from activebroker.broker.names import (
     outlet_named,
     place_named,
 )
+from activebroker.broker.peers import GRACE
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.status import report
 from activebroker.broker.stories import Stories
@@ -62,6 +63,8 @@ from activebroker.core.errors import (
 )
 from activebroker.routing import Channel, Graph, Member, Outlet, Port
 from activebroker.routing.graph import SUPPLIER
+
+FORGOTTEN = 10.0  # seconds after which an accusation has nothing to do with one before
 
 
 class Directory:
@@ -83,6 +86,8 @@ class Directory:
         self.graph = Graph()
         self._expel = expel
         self._incarnation = incarnation
+        self._now = now
+        self._answered: dict[tuple[str, str], float] = {}  # when the accused did so, by accuser
         self._wiring = Wiring(self.graph, self.members, call, tell)
         self._changes = Changes(
             call,
@@ -203,6 +208,8 @@ class Directory:
         return None
 
     def _see_off(self, name: str) -> None:
+        for pair in [pair for pair in self._answered if name in pair]:
+            del self._answered[pair]
         if self.members.pop(name, None) is not None:
             self._tell_members()
 
@@ -212,27 +219,31 @@ class Directory:
             self._wiring.tell(name, changed)
 
     def _judge(self, accuser: str, accused: str, incarnation: int) -> None:
-        """Two members that cannot hear each other: one has to go.
+        """A member hears nothing of another. One that does not answer us either has to go.
 
-        It does not wait for changes: they may wait for what cannot come. An accuser that does not
-        answer cannot hear anybody, and will be found lost.
+        One that does may have stood still: then it will be heard again. Only if it is accused once
+        more when it has answered for a while, one of the two has to go. It does not wait for
+        changes: they may wait for what cannot come.
         """
         one, other = self.members.get(accuser), self.members.get(accused)
         if one is None or other is None or other.incarnation != incarnation:
             return
-        answers: dict[str, bool] = {}
 
-        def answered(name: str) -> Done:
-            def keep(result: Any, error: ActiveBrokerError | None) -> None:
-                answers[name] = error is None
-                still = self.members.get(accuser) is one and self.members.get(accused) is other
-                if len(answers) == 2 and still and answers[accuser]:
-                    self._expel(self._worse(accuser, accused) if answers[accused] else accused)
+        def answered(result: Any, error: ActiveBrokerError | None) -> None:
+            if self.members.get(accuser) is not one or self.members.get(accused) is not other:
+                return
+            if error is not None:
+                self._expel(accused)
+                return
+            now = self._now()
+            ago = now - self._answered.get((accuser, accused), -math.inf)
+            if ago > FORGOTTEN:
+                self._answered[accuser, accused] = now
+            elif ago >= GRACE:
+                del self._answered[accuser, accused]
+                self._expel(self._worse(accuser, accused))
 
-            return keep
-
-        for name in (accuser, accused):
-            self._wiring.call(name, ReportNode(), PATIENCE, answered(name))
+        self._wiring.call(accused, ReportNode(), PATIENCE, answered)
 
     def _worse(self, accuser: str, accused: str) -> str:
         """Whom to do without: a broker can be replaced."""

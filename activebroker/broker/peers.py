@@ -15,6 +15,7 @@ from activebroker.broker.messages import (
 from activebroker.routing import Member
 
 LOST_AFTER = 10.0  # seconds of silence
+GRACE = 3.0  # seconds in which a peer that has stood still is heard again
 GONE_KEPT = 4096
 
 
@@ -122,9 +123,9 @@ class Peers:
         return [peer for peer, link in self.links.items() if now - link.heard_at > LOST_AFTER]
 
     def accuse(self, peer: str, now: float) -> bool:
-        """Whether it is time to say that a peer is silent: once in so long a silence."""
+        """Whether it is time to say that a peer is silent; time and again, as long as it is."""
         link = self.links[peer]
-        if now - link.accused_at <= LOST_AFTER:
+        if now - link.accused_at <= GRACE:
             return False
         link.accused_at = now
         return True

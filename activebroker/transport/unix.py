@@ -40,6 +40,7 @@ class UnixSockets:
     def listen(self, path: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.setblocking(False)
+        path.unlink(missing_ok=True)  # of a process that was killed and had our address before
         self._listener.bind(str(path))
         self._path = path
         self._listener.listen(128)

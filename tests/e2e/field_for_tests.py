@@ -23,8 +23,8 @@ from activebroker.core.errors import ActiveBrokerError
 
 PATIENCE = 90.0  # seconds; a deadline for slow machines, no pace
 LOOK = 0.02  # seconds between looks at what nobody tells of by itself
-PAGE = 20  # events that a supplier publishes at once, ...
-PAUSE = 0.01  # ... and the seconds until it publishes the next ones
+PAGE = 10  # events that a supplier publishes at once, ...
+PAUSE = 0.02  # ... and the seconds until it publishes the next ones
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from activebroker.simulation.reference import ITEM, Item, envelope_of
 from activebroker.simulation.scenario import Options
 from activebroker.simulation.world import World
 
-FOUND_LOST = 15.0  # seconds after which a death is known, and what it took with it goes on
+FOUND_LOST = 20.0  # seconds after which a death is known, and what it took with it goes on
 COUNTED = ["0/1", "1/2", "2/3", "3/4", "4/5", "5/6"]  # what Count makes of six events
 
 
