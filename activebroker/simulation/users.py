@@ -336,9 +336,10 @@ class Users:
             try:
                 moves = split_moves(status, broker, to)
             except UnknownPlace:
-                if not self.world.deaths:
-                    raise
-                return
+                hosts = (self.world.hosts[name] for name in (broker, to))
+                if self.world.deaths or any(map(self.world.faults.may_be_lost, hosts)):
+                    return
+                raise
             self._move_on(host, moves)
 
         self.ask(f"splits {broker} with {to}", host, ReportStatus(), reported)

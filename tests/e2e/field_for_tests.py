@@ -107,7 +107,10 @@ class Party:
 
     def hear(self) -> Any:
         assert self._pipe.poll(PATIENCE), "it says nothing"
-        return self._pipe.recv()
+        try:
+            return self._pipe.recv()
+        except EOFError:
+            raise AssertionError("it has ended") from None
 
     def ask(self, what: str) -> Any:
         self._pipe.send(what)
