@@ -77,6 +77,7 @@ class Derivations:
             self._graph.relocate(channel, body.to)
             return None
         migration = plan_move(self._graph, self._me, channel, nodes, engine, body)
+        self._wiring.check(migration.pairs())
         self._wiring.greet(migration.pairs())
         yield from self._migrate(migration)
         return None
@@ -97,6 +98,7 @@ class Derivations:
         if nodes == [own.node]:
             return None
         migration = plan_offload(self._graph, self._me, channel, own, moved, nodes[0], body)
+        self._wiring.check(migration.pairs())
         self._wiring.greet(migration.pairs())
         yield from self._migrate(migration)
         return None

@@ -442,7 +442,7 @@ class Node:
         is_mine = self.directory is not None or peer == self._directory_name
         if is_mine or self.orphaned or member is None:
             return False
-        if member.incarnation != self.peers.reached(peer):
+        if self.peers.reached(peer) not in (0, member.incarnation):
             return False
         if self.peers.accuse(peer, self._now):
             self._send(self._directory_name, PeerSuspected(peer, member.incarnation))

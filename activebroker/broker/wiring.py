@@ -19,7 +19,7 @@ from activebroker.broker.messages import (
     SetPredicate,
     Undeploy,
 )
-from activebroker.core.errors import ActiveBrokerError
+from activebroker.core.errors import ActiveBrokerError, Unreachable
 from activebroker.routing import Channel, Flow, Graph, Member, Positions, Stage, later
 from activebroker.routing.graph import SUPPLIER
 
@@ -70,6 +70,16 @@ class Wiring:
                 recovers = self.graph.recovers(channel)
                 self.tell(flow.port.node, ExpectFlow(flow.spec(), recovers))
 
+    def check(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Raise Unreachable where of two nodes neither can be dialled."""
+        for one, other in pairs:
+            both = [self.members[each] for each in (one, other) if each in self.members]
+            if one != other and len(both) == 2 and not any(each.address for each in both):
+                raise Unreachable(
+                    f"{one!r} and {other!r} dial out only, so that neither reaches the other. "
+                    "Connect one of them without listen=False, or put a filter at a broker between."
+                )
+
     # --- flows --------------------------------------------------------------------------------
 
     def connect(self, channel: Channel) -> Change:
@@ -81,10 +91,9 @@ class Wiring:
                 placed = {stage.node for stage in child.stages.values()}
                 yield from self.deploy(child, [n for n in nodes if n not in placed], "python")
                 yield from self.connect(child)
-        flows = [
-            self.graph.connect(channel, outlet, port)
-            for outlet, port in self.graph.missing(channel)
-        ]
+        missing = list(self.graph.missing(channel))
+        self.check((outlet.node, port.node) for outlet, port in missing)
+        flows = [self.graph.connect(channel, outlet, port) for outlet, port in missing]
         joined = [(self.graph.relay_at(flow.outlet), flow.port.taker) for flow in flows]
         for relay, taker in joined:
             if relay is not None:
