@@ -171,8 +171,8 @@ class Directory:
                 self._checkpoints.taken(body)
             case OutletDrained(outlet):
                 self._endings.drained(outlet)
-            case PeerSuspected(peer, incarnation):
-                self._judge(source, peer, incarnation)
+            case PeerSuspected():
+                self._judge(source, body)
 
     def lost(self, node: str) -> None:
         """A member fell silent: what it had is gone."""
@@ -218,15 +218,17 @@ class Directory:
         for name in self.members:
             self._wiring.tell(name, changed)
 
-    def _judge(self, accuser: str, accused: str, incarnation: int) -> None:
+    def _judge(self, accuser: str, accusation: PeerSuspected) -> None:
         """A member hears nothing of another. One that does not answer us either has to go.
 
         One that does may have stood still: then it will be heard again. Only if it is accused once
-        more when it has answered for a while, one of the two has to go. It does not wait for
-        changes: they may wait for what cannot come.
+        more when it has answered for a while, one of the two has to go. At once does an accuser
+        that cannot be dialled and was never heard there: the other has given it up already.
+        It does not wait for changes: they may wait for what cannot come.
         """
+        accused = accusation.peer
         one, other = self.members.get(accuser), self.members.get(accused)
-        if one is None or other is None or other.incarnation != incarnation:
+        if one is None or other is None or other.incarnation != accusation.incarnation:
             return
 
         def answered(result: Any, error: ActiveBrokerError | None) -> None:
@@ -234,6 +236,9 @@ class Directory:
                 return
             if error is not None:
                 self._expel(accused)
+                return
+            if one.address is None and not accusation.heard:
+                self._expel(accuser)
                 return
             now = self._now()
             ago = now - self._answered.get((accuser, accused), -math.inf)

@@ -399,10 +399,11 @@ class CheckpointKept(Message, frozen=True):
 
 
 class PeerSuspected(Message, frozen=True):
-    """A node to the directory: it has not heard this process of a peer for too long."""
+    """A node to the directory: it has not heard this process of a peer for too long, or never."""
 
     peer: str
     incarnation: int
+    heard: bool
 
 
 class OutletDrained(Message, frozen=True):

@@ -442,10 +442,12 @@ class Node:
         is_mine = self.directory is not None or peer == self._directory_name
         if is_mine or self.orphaned or member is None:
             return False
-        if self.peers.reached(peer) not in (0, member.incarnation):
+        if self.peers.reached(peer) != member.incarnation:
             return False
         if self.peers.accuse(peer, self._now):
-            self._send(self._directory_name, PeerSuspected(peer, member.incarnation))
+            heard = self.peers.incarnation(peer) != 0
+            accusation = PeerSuspected(peer, member.incarnation, heard)
+            self._send(self._directory_name, accusation)
         return True
 
     def _members_changed(self, members: tuple[Member, ...]) -> None:
