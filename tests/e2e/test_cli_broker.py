@@ -152,3 +152,38 @@ def test_balancing_ends_with_ctrl_c_or_with_the_fabric(start: Callable[..., Proc
     assert finish(broker)[0] == 0
     code, _, err = finish(second)
     assert (code, err) == (2, "Error: The fabric has ended, and balancing with it.\n")
+
+
+def test_a_broker_that_was_taken_for_lost_or_has_died_is_back_at_its_port(
+    start: Callable[..., Process],
+) -> None:
+    first = start("broker", "--listen", "tcp://127.0.0.1:*", "--name", "atlanta")
+    address = address_of(first)
+    arguments = ("--name", "dallas", "--join", address)
+    second = start("broker", "--listen", "tcp://127.0.0.1:*", *arguments)
+    port = address_of(second)
+
+    with ab.connect(address, name="looker") as fabric:
+
+        def there() -> bool:
+            return "dallas" in [member["name"] for member in fabric.status()["members"]]
+
+        second.send_signal(signal.SIGSTOP)
+        eventually(lambda: not there())
+        second.send_signal(signal.SIGCONT)
+        eventually(there)
+        trades = fabric.channel("trades", Trade)
+        kept = trades.derive(lambda trade: trade.price > 100, at="dallas", name="kept")
+
+        second.kill()
+        second.wait(PATIENCE)
+        code, _, err = finish(start("broker", "--listen", port, *arguments))
+        assert code == 2 and "--replace" in err
+        third = start("broker", "--listen", port, *arguments, "--replace")
+        assert address_of(third) == port
+        assert there()
+        kept.move(to="dallas")
+    for broker in (third, first):
+        broker.send_signal(signal.SIGTERM)
+        code, _, err = finish(broker)
+        assert (code, err) == (0, "")
