@@ -174,6 +174,7 @@ class Outlet:
             keeps,
             self.tracks,
             since,
+            settled=dict(spec.began),
         )
         taker.flow = self.flows[spec.id] = OutFlow(spec)
         taker.last = spec.id

@@ -192,7 +192,9 @@ class Recovery:
         # A supplier's own outlet may not be at the end yet of what it gave a relay's takers itself.
         behind = isinstance(channel, Relay)
         yield from self._wiring.tidy(
-            (stage.node, OpenFlow(flow.spec(since=at, behind=behind))) for flow, at in down
+            (stage.node, OpenFlow(flow.spec(since=at, behind=behind, began=began)))
+            for flow, at in down
+            for began in [channel.takers.get(flow.port.taker, {})]
         )
         yield from self._wiring.tidy(
             (

@@ -89,6 +89,7 @@ class Flow:
         since: Positions | None = None,
         resumes: bool = False,
         behind: bool = False,
+        began: Positions | None = None,
     ) -> FlowSpec:
         return FlowSpec(
             self.id,
@@ -104,6 +105,7 @@ class Flow:
             self.port.recovers,
             resumes,
             behind,
+            began or {},
         )
 
 

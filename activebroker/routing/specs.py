@@ -33,9 +33,10 @@ class FlowSpec(msgspec.Struct, frozen=True):
 
     `taker` names who wants the events, wherever it may move: a subscription, or a derived channel's
     filter. If that `recovers`, what it has not settled is kept for it, and a flow that `resumes`
-    begins with that. What it has already, up to `since`, is not sent. Where the outlet has ended,
-    or serves the taker no more, the flow ends then. One that is `behind` follows also what the port
-    has of the supplier when it begins.
+    begins with that. What it has already, up to `since`, is not sent. What was before it `began` is
+    not for it, and so is not kept. Where the outlet has ended, or serves the taker no more, the
+    flow ends then. One that is `behind` follows also what the port has of the supplier when it
+    begins.
     """
 
     id: int
@@ -51,6 +52,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     recovers: bool = False
     resumes: bool = False
     behind: bool = False
+    began: Positions = {}
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

@@ -182,6 +182,28 @@ def test_who_came_late_gets_nothing_from_before(scene: Scene, place: str) -> Non
     assert sink.traces == ["2/3/1", "3/4/2", "4/5/3", "5/6/4"]
 
 
+def test_what_is_not_for_who_came_late_is_not_kept_for_it(scene: Scene) -> None:
+    """Else it would be for ever, where nothing more comes of that supplier, and hold others up."""
+    early, late = scene.supplier("east", "A"), scene.supplier("east", "B")
+    above = scene.derive(Count, "atlanta")
+    first = scene.subscribe("hub", above)
+    early.publish(0, 1)
+    scene.net.run_until(lambda: len(first.traces) == 2)
+    below = scene.derive(Count, "dallas", above)
+    sink = scene.subscribe("west", below)
+    late.publish(0)
+    scene.net.run_until(lambda: bool(sink.traces))
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    for _ in range(20):
+        late.publish(0, blob=1 << 20)
+        scene.settle()
+    assert not late.supply.waiting
+    scene.finish(first, sink)
+    assert first.of("A") == ["0/1", "1/2"] and not sink.of("A")
+    assert len(first.of("B")) == len(sink.of("B")) == 21
+
+
 def test_a_filter_at_the_supplier_of_a_derived_channel_goes_with_it(scene: Scene) -> None:
     source = scene.supplier("east", "A")
     above = scene.derive(Few, "atlanta")
