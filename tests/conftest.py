@@ -32,8 +32,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _gather(items: list[pytest.Item]) -> None:
     """Clusters and sessions are started once: all tests that need one run in one process."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if "e2e" in item.path.parts or {"spark", "ray_cluster"} & set(fixtures):
+        needs = {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
+        if needs & {"ray", "spark", "ray_cluster"}:
             item.add_marker(pytest.mark.xdist_group("clusters"))
 
 

@@ -134,7 +134,7 @@ def test_brokers_are_where_they_were_asked_to_be(ray_cluster: Any) -> None:
     with RayFabric(brokers=places) as fabric:
         nodes = [
             ray.get(actor.__ray_call__.remote(lambda self: ray.get_runtime_context().get_node_id()))
-            for actor in fabric._ray._actors
+            for actor in fabric._ray._actors.values()
         ]
     by_id = {node["NodeID"]: node for node in ray.nodes()}
     assert "east" in by_id[nodes[0]]["Resources"]
@@ -155,7 +155,7 @@ def test_close_leaves_no_process(ray_cluster: Any) -> None:
     with RayFabric(brokers=["atlanta", "dallas"]) as fabric:
         pids = [
             ray.get(actor.__ray_call__.remote(lambda self: __import__("os").getpid()))
-            for actor in fabric._ray._actors
+            for actor in fabric._ray._actors.values()
         ]
         processes = [psutil.Process(pid) for pid in pids]
     _, alive = psutil.wait_procs(processes, timeout=30)
