@@ -193,7 +193,8 @@ class Node:
                 self._lose(frame.sender if self.directory is not None else self._directory_name)
             return
         if self.peers.is_gone(frame):
-            if not self.orphaned:  # whose word is nobody's
+            # To others than the directory, the word of an orphan is nobody's.
+            if not self.orphaned or frame.sender == self._directory_name:
                 self._effects.append(self.peers.answer(frame, Expelled()))
             return
         if self.peers.restarted(frame):

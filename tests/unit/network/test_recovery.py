@@ -8,7 +8,8 @@ import pytest
 from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 import activebroker as ab
-from activebroker.broker.messages import CloseChannel
+from activebroker.broker.messages import CloseChannel, Leave
+from activebroker.broker.peers import LOST_AFTER
 from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
@@ -338,6 +339,14 @@ def test_a_channel_that_is_closed_before_the_death_is_known_does_not_go_on(scene
     assert sink.traces == ["0/1", "1/2"]
     assert isinstance(sink.intake.error, Unreachable) and str(sink.intake.error) == LOST
     assert looks_on.traces == ["0", "1", "2"]
+
+
+def test_the_directory_s_own_process_leaves_at_once(scene: Scene) -> None:
+    """It finds no other place for its filter, for all have lost it: and they tell it so."""
+    scene.derive(Count, "consumer", host="hub")
+    began = scene.net.env.now
+    scene.ask("hub", Leave("hub"))
+    assert scene.net.env.now < began + LOST_AFTER
 
 
 # --- state --------------------------------------------------------------------------------------
