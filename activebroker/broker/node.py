@@ -6,6 +6,7 @@ directory sit on nodes; a broker is a node that is there for others' filters.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -95,6 +96,7 @@ from activebroker.filters import Failure
 from activebroker.matching import Parcel
 from activebroker.routing import Member
 
+log = logging.getLogger(__name__)
 TICK = 0.1  # seconds between looks at the links
 SAMPLES = 10  # failures reported in full for each piece of work
 
@@ -216,7 +218,15 @@ class Node:
             return
         match body:
             case Call(call_id, request):
-                self._serve(request, self._answer(source, call_id))
+                answer = self._answer(source, call_id)
+                try:
+                    self._serve(request, answer)
+                except Exception as failure:
+                    # A fault of ours, or what a caller in this process got past the types of the
+                    # wire: who asked is told, and does not wait in vain.
+                    what = type(request).__name__
+                    log.exception("node %r could not carry out %s", self.name, what)
+                    answer(None, ActiveBrokerError(f"{self.name!r} failed at {what}: {failure!r}"))
             case Answer(call_id, result, error):
                 self._effects.append(CancelTimer(f"call {call_id}"))
                 self._calls.answered(call_id, result, error)

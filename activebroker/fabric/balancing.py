@@ -46,6 +46,10 @@ class Balancing(Closing):
     def __init__(self, fabric: Fabric, policy: Policy, period: float, timeout: float) -> None:
         if not 0 < period <= threading.TIMEOUT_MAX:
             raise ValueError(f"the period must be more than 0 seconds, not {period}")
+        if not callable(getattr(policy, "decide", None)):
+            raise TypeError(
+                f"a policy has a method decide(now, brokers), as Balance; got {policy!r}"
+            )
         self._fabric = fabric
         self._policy = policy
         self._period = period

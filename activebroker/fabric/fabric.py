@@ -105,8 +105,9 @@ class Fabric(Closing):
         status: dict[str, Any] = msgspec.to_builtins(self.request(AskStatus(), timeout))
         return status
 
-    def story(self, channel: str) -> dict[str, Any]:
-        """How the last move or offload of a channel went, or goes, as plain data.
+    def story(self, channel: Channel | str) -> dict[str, Any]:
+        """How the last move or offload of a channel, or one of its name, went or goes, as plain
+        data.
 
         `lines` tell in order what each party was told, at which second of it (`at`), and what it
         did; `silent` names the parties that could not be asked, and why: a process that is gone
@@ -114,7 +115,8 @@ class Fabric(Closing):
 
         Raises UnknownChannel where the channel is none of those that moved last.
         """
-        story: dict[str, Any] = msgspec.to_builtins(self.request(TellStory(channel)))
+        name = channel.name if isinstance(channel, Channel) else channel
+        story: dict[str, Any] = msgspec.to_builtins(self.request(TellStory(name)))
         return story
 
     def split(self, broker: str, *, to: str, timeout: float = 30.0) -> list[str]:
@@ -152,7 +154,7 @@ class Fabric(Closing):
         Every `period` seconds the policy is told what each broker's filters ask for, and what it
         decides is carried out while events flow. The default, `Balance()`, relieves brokers whose
         filters take more than 0.8 of a CPU, and empties idle ones. One process of a fabric at a
-        time should do it. `timeout`: of each move, as of `move`. Raises ValueError.
+        time should do it. `timeout`: of each move, as of `move`. Raises ValueError, TypeError.
         """
         balancing = Balancing(self, policy or Balance(), period, timeout)
         self._balancings.append(balancing)

@@ -149,3 +149,5 @@ def test_it_ends_with_the_fabric(end: Callable[[ab.Fabric], None]) -> None:
 def test_a_period_that_makes_no_sense(fabric: ab.Fabric, period: float) -> None:
     with pytest.raises(ValueError, match="period must be more than 0 seconds, not"):
         fabric.balance(period=period)
+    with pytest.raises(TypeError, match="a policy has a method decide"):
+        fabric.balance("mine")  # type: ignore[arg-type]

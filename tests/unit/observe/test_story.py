@@ -108,6 +108,15 @@ def test_a_move_is_seen_while_it_is_under_way_and_told_when_it_has_ended(
 
 def test_only_what_has_moved_has_a_story(fabric: ab.Fabric) -> None:
     trades = fabric.channel("trades", Trade)
-    trades.derive(lambda trade: trade.price > 1, at="atlanta", name="dear").move(to="dallas")
+    dear = trades.derive(lambda trade: trade.price > 1, at="atlanta", name="dear")
+    dear.move(to="dallas")
+    assert fabric.story(dear)["destinations"] == ["dallas"]
     with pytest.raises(UnknownChannel, match=r"No derivation of a channel 'dera' .*'dear'"):
         fabric.story("dera")
+
+
+def test_what_the_directory_cannot_make_sense_of_is_answered(fabric: ab.Fabric) -> None:
+    """In an embedded fabric no types of the wire hold it back."""
+    with pytest.raises(ab.ActiveBrokerError, match="failed at TellStory: TypeError"):
+        fabric.story(7)  # type: ignore[arg-type]
+    assert fabric.status()["ended_moves"] == []
