@@ -40,8 +40,8 @@ Obstacle = Callable[[], str | None]
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """`held_since`: when its turn had come, as far as others are concerned, and its way was not
-    clear."""
+    """`held_since`: when it was first passed over because its way was not clear, which it has not
+    been since."""
 
     change: Change
     done: Done

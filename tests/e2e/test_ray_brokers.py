@@ -6,34 +6,16 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from numbered_for_tests import Numbered, Trade
 
-import activebroker as ab
 from activebroker.core.errors import NameTaken, UnknownPlace
 from ray_deploy import Placement, RayFabric
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
 PATIENCE = 60.0
-
-
-@dataclass(frozen=True)
-class Trade:
-    name: str
-    price: float
-
-
-class Numbered(ab.FIFOFilter):
-    """Forwards each trade with its number in place of its price: shows its state."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def enqueue(self, event: ab.Event) -> None:
-        super().enqueue(event.replace(Trade(event.content.name, float(self.seen))))
-        self.seen += 1
 
 
 @pytest.fixture

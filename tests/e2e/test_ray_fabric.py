@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
 import pytest
+from numbered_for_tests import Numbered, Trade
 
 import activebroker as ab
 from activebroker.core.errors import UnknownPlace
 from ray_deploy import Placement, RayFabric
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
-
-
-@dataclass(frozen=True)
-class Trade:
-    name: str
-    price: float
-
-
-class Numbered(ab.FIFOFilter):
-    """Forwards each trade with its number in place of its price: shows its state."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def enqueue(self, event: ab.Event) -> None:
-        super().enqueue(event.replace(Trade(event.content.name, float(self.seen))))
-        self.seen += 1
-
 
 SUPPLIER = """
 import sys

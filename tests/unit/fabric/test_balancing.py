@@ -149,5 +149,8 @@ def test_it_ends_with_the_fabric(end: Callable[[ab.Fabric], None]) -> None:
 def test_a_period_that_makes_no_sense(fabric: ab.Fabric, period: float) -> None:
     with pytest.raises(ValueError, match="period must be more than 0 seconds, not"):
         fabric.balance(period=period)
+
+
+def test_what_is_no_policy(fabric: ab.Fabric) -> None:
     with pytest.raises(TypeError, match="a policy has a method decide"):
         fabric.balance("mine")  # type: ignore[arg-type]
