@@ -196,17 +196,12 @@ class Recovery:
             for flow, at in down
             for began in [channel.takers.get(flow.port.taker, {})]
         )
+        had = channel.checkpoint.inputs if channel.checkpoint is not None else {}
         yield from self._wiring.tidy(
             (
                 flow.outlet.node,
-                OpenFlow(flow.spec(after, self._since(channel, flow), True)),
+                OpenFlow(flow.spec(after, later(had, began), resumes=True, began=began)),
             )
             for flow, after in up
+            for began in [(graph.relay_at(flow.outlet) or parent).takers.get(channel.name, {})]
         )
-
-    def _since(self, channel: Channel, flow: Flow) -> Positions:
-        """What the filter has had of an outlet, or is not to have."""
-        assert channel.parent is not None
-        had = channel.checkpoint.inputs if channel.checkpoint is not None else {}
-        source = self._graph.relay_at(flow.outlet) or self._graph.channels[channel.parent]
-        return later(had, source.takers.get(channel.name, {}))

@@ -183,18 +183,23 @@ def test_who_came_late_gets_nothing_from_before(scene: Scene, place: str) -> Non
     assert sink.traces == ["2/3/1", "3/4/2", "4/5/3", "5/6/4"]
 
 
-def test_what_is_not_for_who_came_late_is_not_kept_for_it(scene: Scene) -> None:
-    """Else it would be for ever, where nothing more comes of that supplier, and hold others up."""
+@pytest.mark.parametrize("place", ["dallas", "atlanta", "both"])
+def test_what_is_not_for_who_came_late_is_not_kept_for_it(scene: Scene, place: str) -> None:
+    """Else it would be for ever, where nothing more comes of that supplier, and hold others up.
+
+    Also where who came late is lost with the place that makes the events, and both come back.
+    """
     early, late = scene.supplier("east", "A"), scene.supplier("east", "B")
     above = scene.derive(Count, "atlanta")
     first = scene.subscribe("hub", above)
     early.publish(0, 1)
     scene.net.run_until(lambda: len(first.traces) == 2)
-    below = scene.derive(Count, "dallas", above)
+    below = scene.derive(Count, "dallas" if place == "both" else place, above)
     sink = scene.subscribe("west", below)
     late.publish(0)
     scene.net.run_until(lambda: bool(sink.traces))
-    scene.net.kill("atlanta")
+    for host in {"dallas", "atlanta"} if place == "both" else {"atlanta"}:
+        scene.net.kill(host)
     scene.net.run_for(FOUND_LOST)
     for _ in range(20):
         late.publish(0, blob=1 << 20)
