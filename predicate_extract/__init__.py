@@ -1,25 +1,22 @@
 """Filter code in, predicate out.
 
 `extract` reads a filter class, or a predicate function, and finds a condition that every event the
-filter forwards, or reacts to in any way, satisfies. The condition is data: it can be evaluated here
-(`matches`), on whole Arrow columns (`predicate_extract.columns`), in Spark
-(`predicate_extract.spark`), compared (`covers`) and sent (`to_json`).
+filter forwards, or reacts to in any way, satisfies. The condition is data (`algebra`): it can be
+evaluated here (`matches`), on whole Arrow columns, in Spark or as SQL (`backends`), compared
+(`covers`), read and sent. How the code is followed is in `analysis`.
 
-    >>> extract(lambda flight: flight.dep_delay > 60 and flight.carrier == "DL").predicate.fields()
-    (Field(path=('dep_delay',), keyed=()), Field(path=('carrier',), keyed=()))
+    >>> str(extract(lambda flight: flight.dep_delay > 60 and flight.carrier == "DL").predicate)
+    "dep_delay > 60 AND carrier = 'DL'"
 """
 
-from predicate_extract.constants import Const
-from predicate_extract.errors import NotAFilter, PredicateError, PredicateFormatError
-from predicate_extract.extraction import extract
-from predicate_extract.predicate import (
+from predicate_extract.algebra.constants import Member
+from predicate_extract.algebra.predicate import (
     FALSE,
     TRUE,
     Always,
     And,
     Compare,
     Defined,
-    Field,
     In,
     IsNull,
     Not,
@@ -27,6 +24,9 @@ from predicate_extract.predicate import (
     Predicate,
     Truthy,
 )
+from predicate_extract.algebra.terms import Call, Const, Field, Term
+from predicate_extract.errors import NotAFilter, PredicateError, PredicateFormatError
+from predicate_extract.extraction import extract
 from predicate_extract.report import Extraction, FieldUse, Reason
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "TRUE",
     "Always",
     "And",
+    "Call",
     "Compare",
     "Const",
     "Defined",
@@ -42,6 +43,7 @@ __all__ = [
     "FieldUse",
     "In",
     "IsNull",
+    "Member",
     "Not",
     "NotAFilter",
     "Or",
@@ -49,6 +51,7 @@ __all__ = [
     "PredicateError",
     "PredicateFormatError",
     "Reason",
+    "Term",
     "Truthy",
     "extract",
 ]

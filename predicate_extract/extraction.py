@@ -2,50 +2,70 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sys
+from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING
 
-from predicate_extract.algebra import widened
-from predicate_extract.effects import may_change_something
+from predicate_extract.algebra.predicate import TRUE, Predicate
+from predicate_extract.algebra.simplify import widened
+from predicate_extract.analysis.code import code_of
+from predicate_extract.analysis.content import Content
+from predicate_extract.analysis.effects import may_change_something
+from predicate_extract.analysis.fields import field_uses
+from predicate_extract.analysis.filters import Analysis, Found
+from predicate_extract.analysis.instance import FilterInstance
+from predicate_extract.analysis.source import Source, trusted_source
 from predicate_extract.errors import NotAFilter
-from predicate_extract.fields import field_uses
-from predicate_extract.instance import FilterInstance
-from predicate_extract.predicate import TRUE, Predicate
 from predicate_extract.report import Extraction, FieldUse, Reason, Weaken
-from predicate_extract.source import Source, trusted_source
-from predicate_extract.symbolic import Analysis
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_DEPTH = 100
 
+ROOM = 10_000
+"""Nested calls: an item of a loop, or an `elif`, takes a dozen."""
+
 
 def extract(
-    target: object, *args: object, schema: pa.Schema | None = None, **kwargs: object
+    target: object,
+    *args: object,
+    schema: pa.Schema | None = None,
+    content: type | None = None,
+    **kwargs: object,
 ) -> Extraction:
     """Find the predicate of a filter class, of an instance of one, or of a function of the content.
 
     `args` and `kwargs` are what a filter class will be constructed with; it may be constructed here
     to learn its constants. With a `schema`, only its fields count as plain data; without one, every
-    attribute of the content does. What cannot be analysed weakens the predicate and never fails.
+    attribute of the content does. `content` is the class of the contents: its properties, methods
+    and constants are followed too. What cannot be analysed weakens the predicate and never fails.
+
+    A filter class may have the attribute `effects = "ignore"`: then an event that would only change
+    its state, or be logged, need not arrive.
 
     Raises: NotAFilter, if the target is none of the three, or if only a class can take arguments.
     """
+    known = Content(schema, content)
     if isinstance(target, FunctionType):
         _refuse_arguments(target.__qualname__, args, kwargs)
-        return _extract_function(target, schema)
+        return _extract_function(target, known)
     if isinstance(target, type):
         if not callable(getattr(target, "enqueue", None)):
             raise NotAFilter(
                 f"{target.__qualname__} is not a filter: it has no method enqueue(self, event)."
             )
-        return _extract_filter(FilterInstance(target, None, args, kwargs), schema)
+        return _extract_filter(FilterInstance(target, None, args, kwargs), known)
+    if isinstance(target, functools.partial):
+        _refuse_arguments(repr(target), args, kwargs)
+        return _extract_partial(target, known)
     cls = type(target)
     if callable(getattr(cls, "enqueue", None)):
         _refuse_arguments(f"an instance of {cls.__qualname__}", args, kwargs)
-        return _extract_filter(FilterInstance(cls, target, (), {}), schema)
+        return _extract_filter(FilterInstance(cls, target, (), {}), known)
     if callable(target):
         _refuse_arguments(repr(target), args, kwargs)
         name = getattr(target, "__qualname__", cls.__qualname__)
@@ -60,30 +80,40 @@ def extract(
     )
 
 
-def _extract_function(function: FunctionType, schema: pa.Schema | None) -> Extraction:
+def _extract_function(
+    function: FunctionType, content: Content, target: functools.partial[object] | None = None
+) -> Extraction:
     name = function.__qualname__
     try:
         source = trusted_source(function)
     except Weaken as weaken:
         return _unknown(name, weaken, None)
-    analysis = Analysis(None, schema)
-    try:
-        predicate = analysis.of_predicate(function, source)
-    except Weaken as weaken:
-        return _unknown(name, weaken, source)
-    except RecursionError:
-        return _unknown(name, _too_deep(), source)
-    names = _parameters(source)
+    analysis = Analysis(content)
+    given = target.args if target is not None else ()
+    names = _parameters(source)[len(given) :]
     uses = field_uses(source, content=names[0]) if names else []
-    return _result(
-        name, predicate, list(analysis.reasons), may_change_something(source), uses, source
-    )
+    try:
+        keywords = target.keywords if target is not None else {}
+        found = _followed(lambda: analysis.of_function(code_of(function), given, keywords))
+    except Weaken as weaken:
+        return _unknown(name, weaken, source, uses)
+    return _result(name, found, may_change_something(source), uses, source)
 
 
-def _extract_filter(instance: FilterInstance, schema: pa.Schema | None) -> Extraction:
+def _extract_partial(target: functools.partial[object], content: Content) -> Extraction:
+    function = target.func
+    if not isinstance(function, FunctionType):
+        name = getattr(function, "__qualname__", repr(function))
+        weaken = Weaken("no-source", f"{name} is not a plain function", "give a def or a lambda")
+        return _unknown(name, weaken, None)
+    return _extract_function(function, content, target)
+
+
+def _extract_filter(instance: FilterInstance, content: Content) -> Extraction:
     cls = instance.cls
-    analysis = Analysis(instance, schema)
-    source, uses = None, []
+    analysis = Analysis(content, instance, getattr(cls, "effects", "keep") == "ignore")
+    source: Source | None = None
+    uses: list[FieldUse] = []
     enqueue = inspect.getattr_static(cls, "enqueue")
     try:
         if enqueue is not vars(instance.base or object).get("enqueue"):
@@ -91,37 +121,42 @@ def _extract_filter(instance: FilterInstance, schema: pa.Schema | None) -> Extra
             names = _parameters(source)
             uses = field_uses(source, event=names[1]) if len(names) > 1 else []
         _check_lookup(instance)
-        predicate = analysis.of_filter()
+        found = _followed(analysis.of_filter)
     except Weaken as weaken:
         return _unknown(cls.__qualname__, weaken, source, uses, instance.stateful)
+    line = source.first_line if source else 0
+    hooks = tuple(
+        Reason(line, hook, "hook", f"{hook} runs apart from the events, whatever they are")
+        for hook in instance.overridden_hooks()
+    )
+    found = Found(found.predicate, (*found.reasons, *hooks))
+    return _result(cls.__qualname__, found, instance.stateful, uses, source)
+
+
+def _followed(follow: Callable[[], Found]) -> Found:
+    """Run an analysis, with room for code that is nested deeply."""
+    # Raised for good: to lower it again could fail an analysis in another thread.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), ROOM))
+    try:
+        found = follow()
+        if _depth(found.predicate) > MAX_DEPTH:
+            raise RecursionError
     except RecursionError:
-        return _unknown(cls.__qualname__, _too_deep(), source, uses, instance.stateful)
-    reasons = list(analysis.reasons)
-    for hook in instance.overridden_hooks():
-        line = source.first_line if source else 0
-        reasons.append(
-            Reason(line, hook, "hook", f"{hook} runs apart from the events, whatever they are")
-        )
-    return _result(cls.__qualname__, predicate, reasons, instance.stateful, uses, source)
+        raise Weaken("too-deep", "the code, or its condition, is nested too deeply") from None
+    return found
 
 
 def _result(
-    name: str,
-    predicate: Predicate,
-    reasons: list[Reason],
-    stateful: bool,
-    uses: list[FieldUse],
-    source: Source | None,
+    name: str, found: Found, stateful: bool, uses: list[FieldUse], source: Source | None
 ) -> Extraction:
-    if _depth(predicate) > MAX_DEPTH:
-        return _unknown(name, _too_deep(), source, uses, stateful)
+    reasons = tuple(sorted(dict.fromkeys(found.reasons), key=lambda reason: reason.line))
     return Extraction(
         name=name,
         # Only an exact predicate needs the difference between what is true and what raises.
-        predicate=widened(predicate) if reasons else predicate,
+        predicate=widened(found.predicate) if reasons else found.predicate,
         exact=not reasons,
         stateful=stateful,
-        reasons=tuple(sorted(reasons, key=lambda reason: reason.line)),
+        reasons=reasons,
         fields=tuple(uses),
         source=source.text if source else None,
         filename=source.file.filename if source else None,
@@ -140,7 +175,7 @@ def _unknown(
     line = getattr(weaken.node, "lineno", source.first_line if source else 0)
     code = source.file.lines[line - 1].strip() if source and line else name
     reason = Reason(line, code, weaken.kind, weaken.message, weaken.hint)
-    return _result(name, TRUE, [reason], stateful, uses or [], source)
+    return _result(name, Found(TRUE, (reason,)), stateful, uses or [], source)
 
 
 def _source_of(enqueue: object, cls: type) -> Source:
@@ -167,10 +202,6 @@ def _parameters(source: Source) -> list[str]:
 def _refuse_arguments(what: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     if args or kwargs:
         raise NotAFilter(f"Only a filter class takes constructor arguments; this is {what}.")
-
-
-def _too_deep() -> Weaken:
-    return Weaken("too-deep", "the conditions are nested too deeply to follow")
 
 
 def _depth(predicate: Predicate) -> int:

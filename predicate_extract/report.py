@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from predicate_extract.predicate import Predicate
+from predicate_extract.algebra.predicate import Predicate
+
+if TYPE_CHECKING:
+    from predicate_extract.analysis.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +64,16 @@ class Weaken(Exception):
     """The analysis cannot say what this piece of code does; its events are kept."""
 
     def __init__(
-        self, kind: str, message: str, hint: str = "", node: ast.AST | None = None
+        self,
+        kind: str,
+        message: str,
+        hint: str = "",
+        node: ast.AST | None = None,
+        source: Source | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.hint = hint
         self.node = node
+        self.source = source

@@ -16,7 +16,7 @@ from activebroker.filters import Envelope, Failure
 from activebroker.routing import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
 from derivation.protocol import Plan, Swap
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):

@@ -15,12 +15,12 @@ def analyse(spec: FilterSpec, input_type: EventType) -> Extraction:
     Raises UnknownField where the filter reads a field that the type lacks.
     """
     schema = None if input_type is ANY else input_type.schema
+    content = None if input_type is ANY or input_type.generic else input_type.cls
+    target: object = spec.cls if spec.instance is None else spec.instance
+    args = spec.args if spec.instance is None else ()
     if spec.cls is FunctionFilter:
-        extraction = extract(spec.args[0], schema=schema)
-    elif spec.instance is not None:
-        extraction = extract(spec.instance, schema=schema)
-    else:
-        extraction = extract(spec.cls, *spec.args, schema=schema)
+        target, args = spec.args[0], ()
+    extraction = extract(target, *args, schema=schema, content=content)
     if schema is not None:
         _check_fields(extraction, input_type)
     return extraction

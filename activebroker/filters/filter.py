@@ -28,6 +28,10 @@ class FIFOFilter:
         False: every supplier's stream has its own instance, so that a derivation means the same
         wherever it runs. True: one instance sees the streams of all suppliers, interleaved as
         they arrive; such a filter cannot run at `"supplier"`.
+    `effects`
+        `"keep"`: an event that would only change the filter's state, be logged, or do anything
+        else that can be seen, has to arrive. `"ignore"`: it need not, which makes the predicate
+        sharper; then such effects happen for some events only.
     `idle_after`
         `on_idle` is called when this many seconds (at most twice as many) have passed without
         an event; None: never.
@@ -36,6 +40,7 @@ class FIFOFilter:
     output: ClassVar[type | None] = None
     on_error: ClassVar[Literal["skip", "stop"]] = "skip"
     shared: ClassVar[bool] = False
+    effects: ClassVar[Literal["keep", "ignore"]] = "keep"
     idle_after: ClassVar[float | None] = None
 
     _forwarded: list[Event]

@@ -12,7 +12,7 @@ import numpy as np
 from activebroker.core.errors import EventRefused
 from activebroker.events import ANY, Batch, dump
 from predicate_extract import FALSE, TRUE, Predicate
-from predicate_extract.columns import mask
+from predicate_extract.backends.columns import mask
 
 
 @dataclass(slots=True)

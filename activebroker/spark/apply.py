@@ -32,7 +32,7 @@ from activebroker.filters import (
 )
 from activebroker.spark.columns import readable, reshape
 from predicate_extract import Extraction
-from predicate_extract.spark import to_column
+from predicate_extract.backends.spark import to_column
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator

@@ -24,7 +24,7 @@ from activebroker.matching import parse
 from activebroker.spark.job import RESULT, Forwarded, Job, Lost, Message, State, Stopped
 from activebroker.spark.rows import TASK, Layout
 from activebroker.spark.session import require, session
-from predicate_extract.spark import to_column
+from predicate_extract.backends.spark import to_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

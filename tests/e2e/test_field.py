@@ -65,12 +65,19 @@ class Field:
         self.fabric.close()
 
     def broker(self, name: str) -> int:
-        """The pid of a broker, once it is a member."""
+        """The pid of a broker, once it is a member, and its actor no longer restarts."""
         import ray
 
-        f.until(lambda: name in self.members(), f"{name} is a member")
-        actor = self.fabric._ray._actors[name]
-        return int(ray.get(actor.__ray_call__.remote(lambda self: os.getpid()), timeout=f.PATIENCE))
+        def pid() -> int | None:
+            if name not in self.members():
+                return None
+            call = self.fabric._ray._actors[name].__ray_call__.remote(lambda self: os.getpid())
+            try:
+                return int(ray.get(call, timeout=f.PATIENCE))
+            except ray.exceptions.ActorUnavailableError:
+                return None
+
+        return int(f.until(pid, f"{name} is a member"))
 
     def members(self) -> list[str]:
         return [member["name"] for member in self.fabric.status()["members"]]

@@ -79,7 +79,7 @@ def test_lines_that_weaken_are_marked_and_explained(file: Path) -> None:
     line = FILTERS.splitlines().index("        if event.content.price > self.last:") + 1
     assert f"❱ {line} " in result.stdout
     assert "NOT price < 50" in result.stdout
-    assert "self.last changes outside __init__" in result.stdout
+    assert "self.last, which changes outside __init__" in result.stdout
 
 
 def test_a_file_stands_for_all_filter_classes_in_it(file: Path) -> None:

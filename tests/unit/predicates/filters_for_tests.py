@@ -10,6 +10,7 @@ from typing import Any
 @dataclass
 class Event:
     content: Any
+    seq: int = 1
 
 
 class FIFOFilter:

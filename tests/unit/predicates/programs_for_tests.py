@@ -32,7 +32,57 @@ WILD_ATOMS = (
         "self.names and s.a in self.names",
         "event",
     ),
-    *("hasattr(s, 'a')", "s == {k}", "len(s.c) > 1", "isinstance(s.a, int)", "f'{{s.a}}' == 'a'"),
+    *("s.c.lower() == 'a'", "s.c.startswith(('a', 'b'))", "'a' in s.c", "s.a - s.b {op} {k}"),
+    *("s.a / s.b {op} {k}", "abs(s.a) {op} {k}", "max(s.a, s.b) {op} {k}", "len(s.c) {op} {k}"),
+    *("int(s.c) {op} {k}", "s.c[:1] == 'a'", "re.search('^a', s.c)", "PATTERN.match(s.c) is None"),
+    *("any(x {op} s.a for x in (1, 2))", "all([s.a {op} {k}, s.b])", "s.a % 2 == 1"),
+    *("(s.a, s.b) == (1, 'a')", "(s.a, 1) in {{(1, 1), ('a', 1)}}", "s.a in (s.b, {k})"),
+    *(
+        "near(s.a, s.b)",
+        "near(s.a)",
+        "self.wants(s)",
+        "first(s)",
+        "self.wanted",
+        "TABLE.get(s.a, 1) {op} {k}",
+    ),
+    *(
+        "TABLE[s.a] {op} {k}",
+        "s.a in range(1, 3)",
+        "getattr(s, 'a', 1) {op} {k}",
+        "(lambda q: q {op} {k})(s.a)",
+    ),
+    *(
+        "self.count > 1 and s.a {op} {k}",
+        "s.a in self.seen",
+        "self.count == s.b",
+        "bool(s.a) {op} True",
+    ),
+    *("s.a is True", "f'{{s.a}}-{{s.b}}' == '1-a'", "s.a + 'x' == 'ax'", "not s.a == s.b"),
+    *(
+        "(s.a or s.b) {op} {k}",
+        "(s.a and s.b) {op} {k}",
+        "sum([s.a, s.b]) {op} {k}",
+        "event.seq {op} {k}",
+    ),
+    *("s.c.lower() == 'a'", "s.c.startswith(('a', 'b'))", "'a' in s.c", "s.a - s.b {op} {k}"),
+    *("s.a / s.b {op} {k}", "abs(s.a) {op} {k}", "max(s.a, s.b) {op} {k}", "len(s.c) {op} {k}"),
+    *("int(s.c) {op} {k}", "s.c[:1] == 'a'", "re.search('^a', s.c)", "PATTERN.match(s.c) is None"),
+    *("any(x {op} s.a for x in (1, 2))", "all([s.a {op} {k}, s.b])", "s.a % 2 == 1"),
+    *("(s.a, s.b) == (1, 'a')", "(s.a, 1) in {{(1, 1), ('a', 1)}}", "s.a in (s.b, {k})"),
+    *("near(s.a, s.b)", "near(s.a)", "self.wants(s)", "first(s)", "self.wanted"),
+    *("TABLE.get(s.a, 1) {op} {k}", "TABLE[s.a] {op} {k}", "s.a in range(1, 3)"),
+    *("getattr(s, 'a', 1) {op} {k}", "(lambda q: q {op} {k})(s.a)", "s.a in self.seen"),
+    *("self.count > 1 and s.a {op} {k}", "self.count == s.b", "bool(s.a) {op} True"),
+    *("s.a is True", "f'{{s.a}}-{{s.b}}' == '1-a'", "s.a + 'x' == 'ax'", "not s.a == s.b"),
+    *("(s.a or s.b) {op} {k}", "(s.a and s.b) {op} {k}", "sum([s.a, s.b]) {op} {k}"),
+    *(
+        "event.seq {op} {k}",
+        "hasattr(s, 'a')",
+        "s == {k}",
+        "len(s.c) > 1",
+        "isinstance(s.a, int)",
+        "f'{{s.a}}' == 'a'",
+    ),
     *(
         "[1 for x in (1,) if s.a]",
         "self.last",
@@ -50,6 +100,7 @@ EFFECTS = (
         "self.last = event",
         "s.r.x = 0",
     ),
+    *("self.seen.add(s.a)", "del self.last", "self.limit += 1", "v += 1", "s = s.r"),
     *("raise ValueError('x')", "assert s.a", "del s.a", "event.content = 3", "self.names.add(2)"),
     *(
         "super().enqueue(Event(s))",
@@ -107,7 +158,11 @@ VALUES = (
 )
 
 HEADER = """
-from contextlib import nullcontext
+import re
+from contextlib import nullcontext, suppress
+from functools import wraps
+PATTERN = re.compile('a|b')
+TABLE = {1: 2, 'a': 1, None: 0}
 NULL = nullcontext()
 WATCHED = {1, "a", None}
 LIMIT = 2
@@ -116,12 +171,35 @@ def rebind():
     global OTHER
     OTHER += 1
 class Event:
+    seq = 1
     def __init__(self, content):
         self.content = content
 def odd(value):
     return value % 2 == 1
 def note(value):
     NOTES.append(value)
+def near(one, two=2):
+    if one is None:
+        return False
+    for step in (0, 1):
+        if one == two + step:
+            return True
+    return one == 'a'
+def first(s):
+    for name in ('a', 'b'):
+        value = getattr(s, name)
+        if value:
+            return value
+def told(function):
+    @wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+    return wrapper
+def forgetful(function):
+    def wrapper(self, s):
+        self.count = 0
+        return function(self, s)
+    return wrapper
 """
 
 
@@ -157,6 +235,13 @@ class Writer:
                 "        self.names = {1, 'a'}",
                 "        self.count = 0",
                 "        self.last = None",
+                "        self.seen = set()",
+                "    @property",
+                "    def wanted(self):",
+                "        return self.limit > 0",
+                f"    @{self._random.choice(('told', 'told', 'told', 'forgetful'))}",
+                "    def wants(self, s):",
+                "        return s.a == self.limit",
                 "    def forward(self, event):",
                 "        super().enqueue(event)",
                 "    def enqueue(self, event):",
@@ -174,6 +259,44 @@ class Writer:
         if self._random.random() < 0.8:
             fields["r"] = {"x": pick(VALUES)}
         return fields
+
+    def _compound(self, body: list[str]) -> list[str]:
+        """A loop, a `with`, or a `match` around a block."""
+        shapes = (
+            ["for v in (1, 2):", *_indented(body)],
+            ["for v in (1, 2):", *_indented([*body, "if v == s.a:", "    break"])],
+            ["for v in (1, 'a'):", "    if v == s.b:", "        continue", *_indented(body)],
+            ["for v in (1, 2):", *_indented(body), "else:", "    v = 0"],
+            ["for v in s.c:", *_indented(body)],
+            ["with NULL:", *_indented(body)],
+            ["with nullcontext():", *_indented(body)],
+            ["with suppress(Exception):", *_indented(body)],
+            ["v = 0", "while v < 2:", "    v += 1", *_indented(body)],
+            ["while s.a == 1:", *_indented([*body, "break"])],
+            [
+                "match s.a:",
+                "    case 1 | 'a':",
+                *_indented(_indented(body)),
+                "    case None:",
+                "        return",
+            ],
+            [
+                "match s.a, s.b:",
+                "    case (1, v) if v:",
+                *_indented(_indented(body)),
+                "    case _:",
+                "        v = 3",
+            ],
+            [
+                "match s.c:",
+                "    case str(v):",
+                *_indented(_indented(body)),
+                "    case [v, 1]:",
+                "        return",
+            ],
+            ["match s.b:", "    case int() | float() as v:", *_indented(_indented(body))],
+        )
+        return self._random.choice(shapes)
 
     def _question(self, depth: int) -> str:
         shape = (
@@ -201,19 +324,24 @@ class Writer:
                 return [*lines, self._random.choice(ends)]
             elif kind < 0.55:
                 lines.append(self._random.choice(self._effects))
-            elif kind < 0.97:
+            elif kind < 0.93:
                 lines += [f"if {self._question(2)}:", *_indented(self._block(depth - 1))]
                 if self._random.random() < 0.4:
                     lines += [f"elif {self._question(2)}:", *_indented(self._block(depth - 1))]
                 if self._random.random() < 0.3:
                     lines += ["else:", *_indented(self._block(depth - 1))]
-            elif kind < 0.985:
-                ends = ("except Exception:\n    pass", "finally:\n    v = 1")
+            elif kind < 0.97:
+                ends = (
+                    "except Exception:\n    pass",
+                    "finally:\n    v = 1",
+                    "except Exception:\n    pass\nelse:\n    v = 2",
+                    "finally:\n    super().enqueue(event)",
+                    "except ValueError:\n    self.count += 1",
+                )
                 lines += ["try:", *_indented(self._block(depth - 1))]
                 lines += self._random.choice(ends).split("\n")
             else:
-                lines.append(self._random.choice(("for v in (1, 2):", "with NULL:")))
-                lines += _indented(self._block(depth - 1))
+                lines += self._compound(self._block(depth - 1))
         return lines
 
 

@@ -12,7 +12,7 @@ from strategies_for_tests import NUMBERS, OPS, OTHERS
 from test_column_masks import COLUMNS, INNER, rows_of
 
 from predicate_extract import TRUE, And, Compare, Const, Defined, Field, In, IsNull, Not, Or, Truthy
-from predicate_extract.spark import to_column
+from predicate_extract.backends.spark import to_column
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first starts Spark
 

@@ -1,0 +1,79 @@
+"""Does one predicate cover another? Sound: True only when it surely does.
+
+`P` covers `Q` when every content that Q matches (true or raised) P matches as well. Raising is what
+makes this subtle: `a AND b` matches whatever makes `a` raise, even where `b` is false.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from predicate_extract.algebra.implication import follows, same_order, subject
+from predicate_extract.algebra.predicate import (
+    FALSE,
+    TRUE,
+    And,
+    Compare,
+    Defined,
+    In,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+)
+from predicate_extract.algebra.terms import Const
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def covers(wide: Predicate, narrow: Predicate, schema: pa.Schema | None) -> bool:
+    """Whether `wide` surely matches every content that `narrow` matches."""
+    if wide == TRUE or isinstance(wide, Defined) or narrow in (FALSE, wide):
+        return True
+    if isinstance(narrow, Or):
+        return all(covers(wide, part, schema) for part in narrow.parts)
+    if isinstance(wide, And):
+        return all(covers(part, narrow, schema) for part in wide.parts)
+    if isinstance(wide, Or) and any(covers(part, narrow, schema) for part in wide.parts):
+        return True
+    if isinstance(narrow, And):
+        for part in narrow.parts:
+            if covers(wide, part, schema):
+                return True
+            # Where this part raises, `narrow` matches whatever the later parts are.
+            if not _cannot_raise(part, schema):
+                return False
+        return False
+    of = subject(narrow)
+    if of is None or of != subject(wide):
+        return False
+    return follows(narrow, wide) is True and _raises_alike(narrow, wide)
+
+
+def _cannot_raise(part: Predicate, schema: pa.Schema | None) -> bool:
+    if schema is None:
+        return False
+    from predicate_extract.algebra.schema import can_raise
+
+    return not can_raise(part, schema)
+
+
+def _raises_alike(narrow: Predicate, wide: Predicate) -> bool:
+    """Whether `wide` raises, or is true, wherever `narrow` raises; both on the same term."""
+    asked = wide.part if isinstance(wide, Not) else wide
+    match narrow.part if isinstance(narrow, Not) else narrow:
+        # Apart from a failing read, these do not raise on plain data.
+        case Compare("==" | "!=") | In(hashed=False) | IsNull():
+            return True
+        case In():  # raises on what has no hash, a list or a dict
+            if isinstance(asked, In):
+                return asked.hashed or asked is not wide
+            return isinstance(asked, Compare) and asked.op != "=="
+        case Compare(_, _, Const() as bound):  # raises on what has no order with the bound
+            match asked:
+                case Compare(op, _, Const() as other):
+                    return op != "==" and same_order(bound, other)
+                case In(_, values):
+                    return asked is not wide and all(same_order(bound, v) for v in values)
+    return False

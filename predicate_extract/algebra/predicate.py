@@ -1,0 +1,245 @@
+"""The predicate: one small immutable tree, and its meaning.
+
+Evaluation follows Python and gives one of three results: True, False, or *raised*. `price > 100`
+with a price of None raises, as it does in the filter. `AND` and `OR` go from left to right and stop
+early; what a part raises is the result of the whole, and `NOT` of it too. An event for which the
+predicate raises is a match: it has to reach the filter, so that its error is seen there.
+
+Field values are taken to be plain data: reading and comparing them has no effects.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from predicate_extract.algebra.terms import Const, Read, Term
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+class Predicate(Term):
+    """A condition over an event's content.
+
+    `str()` reads like SQL, and `Predicate.parse` reads it back.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def holds(self, read: Read) -> bool:
+        """Evaluate with `read` as the way to a field's value; raises what Python would raise."""
+
+    def compute(self, read: Read) -> object:
+        return self.holds(read)
+
+    def evaluate(self, content: object) -> bool | None:
+        """True, False, or None for *raised*; reads `content` exactly as the filter would."""
+        try:
+            return self.holds(lambda field: field.read(content))
+        except Exception:  # noqa: BLE001 - whatever the filter would raise here is this result
+            return None
+
+    def matches(self, content: object) -> bool:
+        """Whether the event must reach the filter: the predicate is true, or raises.
+
+        `content` is an object, or a mapping in its place (a row): there, an attribute is a key. For
+        contents that *are* mappings use `evaluate(content) is not False`.
+        """
+        try:
+            return self.holds(lambda field: field.read_row(content))
+        except Exception:  # noqa: BLE001 - an event that raises has to arrive
+            return True
+
+    def covers(self, other: Predicate, schema: pa.Schema | None = None) -> bool:
+        """Whether every content that `other` matches surely matches here too.
+
+        With a `schema`, conditions that cannot raise on it are known not to.
+        """
+        from predicate_extract.algebra.cover import covers
+
+        return covers(self, other, schema)
+
+    def to_json(self) -> str:
+        """The wire form: JSON with a version, data only."""
+        from predicate_extract.algebra.wire import to_json
+
+        return to_json(self)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Predicate:
+        """Read `to_json`'s form back.
+
+        Raises: PredicateFormatError for anything else.
+        """
+        from predicate_extract.algebra.wire import from_json
+
+        return from_json(text)
+
+    @staticmethod
+    def parse(text: str) -> Predicate:
+        """Read the text form, `str(predicate)`, back.
+
+        Raises: PredicateFormatError, with the place, for anything else.
+        """
+        from predicate_extract.algebra.text import parse
+
+        return parse(text)
+
+    def __and__(self, other: Predicate) -> Predicate:
+        from predicate_extract.algebra.simplify import conjunction
+
+        return conjunction(self, other)
+
+    def __or__(self, other: Predicate) -> Predicate:
+        from predicate_extract.algebra.simplify import disjunction
+
+        return disjunction(self, other)
+
+    def __invert__(self) -> Predicate:
+        from predicate_extract.algebra.simplify import negation
+
+        return negation(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Always(Predicate):
+    """`TRUE` or `FALSE`."""
+
+    value: bool
+
+    def holds(self, read: Read) -> bool:
+        return self.value
+
+    def operands(self) -> Iterable[Term]:
+        return ()
+
+
+TRUE = Always(True)
+FALSE = Always(False)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Predicate):
+    """`left op right`, with `op` one of Python's six comparison operators."""
+
+    op: str
+    left: Term
+    right: Term
+
+    def holds(self, read: Read) -> bool:
+        return bool(COMPARISONS[self.op](self.left.compute(read), self.right.compute(read)))
+
+    def operands(self) -> Iterable[Term]:
+        return self.left, self.right
+
+
+@dataclass(frozen=True, slots=True)
+class In(Predicate):
+    """Membership in constants; in a set (`hashed`) an unhashable value raises."""
+
+    item: Term
+    values: tuple[Const, ...]
+    hashed: bool = False
+
+    def holds(self, read: Read) -> bool:
+        item = self.item.compute(read)
+        if self.hashed:
+            hash(item)
+        return any(item is const.value or item == const.value for const in self.values)
+
+    def operands(self) -> Iterable[Term]:
+        return (self.item,)
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Predicate):
+    """`term is None`."""
+
+    of: Term
+
+    def holds(self, read: Read) -> bool:
+        return self.of.compute(read) is None
+
+    def operands(self) -> Iterable[Term]:
+        return (self.of,)
+
+
+@dataclass(frozen=True, slots=True)
+class Truthy(Predicate):
+    """`bool(term)`: how a function that answers yes or no becomes a condition, among others."""
+
+    of: Term
+
+    def holds(self, read: Read) -> bool:
+        return bool(self.of.compute(read))
+
+    def operands(self) -> Iterable[Term]:
+        return (self.of,)
+
+
+@dataclass(frozen=True, slots=True)
+class Defined(Predicate):
+    """True when a term can be computed, or a condition evaluated; else it raises."""
+
+    of: Term
+
+    def holds(self, read: Read) -> bool:
+        self.of.compute(read)
+        return True
+
+    def operands(self) -> Iterable[Term]:
+        return (self.of,)
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Predicate):
+    """The opposite of a condition that has no opposite of its own (`NOT price > 100`: NaN)."""
+
+    part: Predicate
+
+    def holds(self, read: Read) -> bool:
+        return not self.part.holds(read)
+
+    def operands(self) -> Iterable[Term]:
+        return (self.part,)
+
+
+@dataclass(frozen=True, slots=True)
+class And(Predicate):
+    """All of two or more, from left to right, up to the first false one."""
+
+    parts: tuple[Predicate, ...]
+
+    def holds(self, read: Read) -> bool:
+        return all(part.holds(read) for part in self.parts)
+
+    def operands(self) -> Iterable[Term]:
+        return self.parts
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Predicate):
+    """One of two or more, from left to right, up to the first true one."""
+
+    parts: tuple[Predicate, ...]
+
+    def holds(self, read: Read) -> bool:
+        return any(part.holds(read) for part in self.parts)
+
+    def operands(self) -> Iterable[Term]:
+        return self.parts

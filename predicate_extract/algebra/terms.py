@@ -1,0 +1,155 @@
+"""The terms of a predicate: fields of the content, constants, and functions of these."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from predicate_extract.algebra.constants import Plain
+from predicate_extract.algebra.functions import FUNCTIONS
+
+Key = str | int
+
+MAX_LEAVES = 16
+"""A term has no more fields and constants: it stays cheap, and a product of them within a float."""
+
+
+class Term(ABC):
+    """Something that has a value for every content, or raises."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def compute(self, read: Read) -> object:
+        """The value, with `read` as the way to a field's; raises what Python would raise."""
+
+    @abstractmethod
+    def operands(self) -> Iterable[Term]:
+        """What this node is made of, in the order of evaluation."""
+
+    def fields(self) -> tuple[Field, ...]:
+        """The fields it may read, each once, in order of evaluation."""
+        found: dict[Field, None] = {}
+        pending = [self]
+        while pending:
+            term = pending.pop()
+            if isinstance(term, Field):
+                found[term] = None
+            pending.extend(reversed(tuple(term.operands())))
+        return tuple(found)
+
+    def __str__(self) -> str:
+        from predicate_extract.algebra.text import text_of
+
+        return text_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Term):
+    """A value read off the content: `Field(("route", "origin"))` is `content.route.origin`.
+
+    `keyed` says for each step whether it reads an item (`content["route"]`) instead of an
+    attribute; it is empty when none does. The empty path is the content itself.
+    """
+
+    path: tuple[Key, ...]
+    keyed: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.keyed and not any(self.keyed):
+            object.__setattr__(self, "keyed", ())
+
+    def step(self, name: Key, keyed: bool = False) -> Field:
+        """The field one step further."""
+        flags = self.keyed or (False,) * len(self.path)
+        return Field((*self.path, name), (*flags, keyed))
+
+    def read(self, content: object) -> object:
+        """The value, read as the filter reads it.
+
+        Raises: whatever the reading raises.
+        """
+        if not self.keyed:
+            for name in self.path:
+                content = getattr(content, name)  # type: ignore[arg-type]
+            return content
+        for name, keyed in zip(self.path, self.keyed, strict=True):
+            content = content[name] if keyed else getattr(content, name)  # type: ignore
+        return content
+
+    def read_row(self, content: object) -> object:
+        """Like `read`, where a mapping stands for an object with these fields."""
+        for name, keyed in zip(self.path, self.keyed or (False,) * len(self.path), strict=True):
+            if keyed or isinstance(content, Mapping):
+                content = content[name]  # type: ignore[index]
+            else:
+                content = getattr(content, name)  # type: ignore[arg-type]
+        return content
+
+    def compute(self, read: Read) -> object:
+        return read(self)
+
+    def operands(self) -> Iterable[Term]:
+        return ()
+
+
+Read = Callable[[Field], object]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const(Term):
+    """A constant operand.
+
+    Two are equal only when they are of one type and print alike: `1`, `1.0` and `True` are three
+    constants, and NaN equals itself. (How *values* compare is Python's business, at evaluation.)
+    """
+
+    value: Plain
+
+    def _key(self) -> tuple[type, object]:
+        value = self.value
+        if isinstance(value, datetime):
+            return datetime, (value.isoformat(), getattr(value.tzinfo, "key", None), value.fold)
+        return type(value), repr(value) if isinstance(value, float | Decimal) else value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    @property
+    def is_nan(self) -> bool:
+        return (isinstance(self.value, float) and math.isnan(self.value)) or (
+            isinstance(self.value, Decimal) and self.value.is_nan()
+        )
+
+    def compute(self, read: Read) -> object:
+        return self.value
+
+    def operands(self) -> Iterable[Term]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Term):
+    """A function of the table `FUNCTIONS`, applied: `Call("len", (Field(("name",)),))`."""
+
+    function: str
+    args: tuple[Term, ...]
+
+    def compute(self, read: Read) -> object:
+        return FUNCTIONS[self.function].run(*[term.compute(read) for term in self.args])
+
+    def operands(self) -> Iterable[Term]:
+        return self.args
+
+
+def leaves(term: Term) -> int:
+    """The number of fields and constants in a term."""
+    parts = tuple(term.operands())
+    return sum(map(leaves, parts)) if parts else 1

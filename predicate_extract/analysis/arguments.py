@@ -1,0 +1,77 @@
+"""The arguments of a call, and the parameters that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from predicate_extract.algebra.terms import Const
+from predicate_extract.analysis.code import Code
+from predicate_extract.analysis.following import Env
+from predicate_extract.analysis.values import Display, Known, Value
+from predicate_extract.report import Weaken
+
+
+def bound_arguments(code: Code, args: Sequence[Value], keywords: Mapping[str, Value]) -> Env:
+    """The names that a function begins with.
+
+    Raises: Weaken, if the arguments do not fit.
+    """
+    a = code.source.node.args
+    positional = [arg.arg for arg in (*a.posonlyargs, *a.args)]
+    env: dict[str, Value] = dict(zip(positional, args, strict=False))
+    if len(args) > len(positional) and a.vararg is None:
+        raise Weaken("raises", f"{code.name} takes fewer arguments")
+    if a.vararg is not None:
+        env[a.vararg.arg] = Display("tuple", tuple(args[len(positional) :]))
+    extra: list[Value] = []
+    named = {*(arg.arg for arg in (*a.args, *a.kwonlyargs))}
+    for name, value in keywords.items():
+        if name in named and name not in env:
+            env[name] = value
+        elif a.kwarg is not None and name not in env:
+            extra += [Const(name), value]
+        else:
+            raise Weaken("raises", f"{code.name} takes no argument {name}")
+    if a.kwarg is not None:
+        env[a.kwarg.arg] = Display("dict", tuple(extra))
+    defaults = code.default_values()
+    for name in (*positional, *(arg.arg for arg in a.kwonlyargs)):
+        if name not in env:
+            if name not in defaults:
+                raise Weaken("raises", f"{code.name} needs the argument {name}")
+            env[name] = defaults[name]
+    return tuple(sorted(env.items(), key=lambda item: item[0]))
+
+
+def keyword_arguments(names: Sequence[str | None], values: Sequence[Value]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for name, value in zip(names, values, strict=True):
+        if name is not None:
+            found[name] = value
+            continue
+        if not isinstance(value, Display) or value.kind != "dict":
+            raise Weaken("unsupported", "these keyword arguments are not known")
+        for key, each in zip(value.items[::2], value.items[1::2], strict=True):
+            if not isinstance(key, Const) or not isinstance(key.value, str):
+                raise Weaken("unsupported", "these keyword arguments are not known")
+            found[key.value] = each
+    return found
+
+
+def python_object(value: Value) -> Any:
+    """The object that a constant value is.
+
+    Raises: Weaken, if it is none.
+    """
+    match value:
+        case Const(constant):
+            return constant
+        case Known(it):
+            return it
+        case Display("dict"):
+            pairs = zip(value.items[::2], value.items[1::2], strict=True)
+            return {python_object(key): python_object(item) for key, item in pairs}
+        case Display(kind, items):
+            return {"tuple": tuple, "list": list, "set": set}[kind](map(python_object, items))
+    raise Weaken("unsupported", "this is made of more than constants")

@@ -1,0 +1,130 @@
+"""A function as the analysis sees it: its tree, its parameters, and what its names stand for."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from functools import lru_cache
+from types import FunctionType
+from zoneinfo import ZoneInfo
+
+from predicate_extract.analysis.scope import is_mutable, resolve, wrap
+from predicate_extract.analysis.source import Source, trusted_source
+from predicate_extract.analysis.values import Known, Value
+from predicate_extract.report import Weaken
+
+_COROUTINE_OR_GENERATOR = 0x20 | 0x80 | 0x200
+
+# What these make of constants is constant, and the same everywhere.
+MAKERS = (
+    *(datetime, date, time, timedelta, timezone, Decimal, re.compile, range, frozenset, ZoneInfo),
+    *(datetime.fromisoformat, date.fromisoformat, time.fromisoformat, datetime.strptime),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Code:
+    """One function, or a lambda or `def` inside one (which has no function object yet)."""
+
+    source: Source
+    function: FunctionType
+    """The function itself, or the one around it that was read."""
+    inner: bool = False
+
+    @property
+    def name(self) -> str:
+        return getattr(self.source.node, "name", "<lambda>")
+
+    @property
+    def body(self) -> tuple[ast.stmt, ...]:
+        node = self.source.node
+        if isinstance(node, ast.Lambda):
+            return (ast.copy_location(ast.Return(node.body), node.body),)
+        return tuple(node.body)
+
+    @property
+    def owner(self) -> type | None:
+        """The class that `super()` in this function starts from."""
+        free = self.function.__code__.co_freevars
+        if "__class__" not in free:
+            return None
+        owner = (self.function.__closure__ or ())[free.index("__class__")].cell_contents
+        return owner if isinstance(owner, type) else None
+
+    def resolve(self, name: str) -> Value:
+        """What a global, built-in or closed-over name stands for.
+
+        Raises: Weaken, if that is not constant.
+        """
+        code = self.function.__code__
+        if name in code.co_varnames or name in code.co_cellvars:
+            raise Weaken("unknown-name", f"{name} has no known value here")
+        known = name in code.co_freevars or name in self.function.__globals__
+        if not known and hasattr(builtins, name):
+            return Known(getattr(builtins, name))
+        return resolve(name, self.function, self.source)
+
+    def is_local(self, name: str) -> bool:
+        """Whether a name that the function binds is seen by it alone."""
+        return name in local_names(self.source.node)
+
+    def default_values(self) -> dict[str, Value]:
+        """The default values of the parameters.
+
+        Raises: Weaken, if one may change.
+        """
+        a = self.source.node.args
+        names = [argument.arg for argument in (*a.posonlyargs, *a.args)]
+        if self.inner:
+            if a.defaults or any(a.kw_defaults):
+                raise Weaken("unsupported", "default values of an inner function are not analysed")
+            return {}
+        values = self.function.__defaults__ or ()
+        defaults = dict(zip(reversed(names), reversed(values), strict=False))
+        defaults |= self.function.__kwdefaults__ or {}
+        for name, value in defaults.items():
+            if is_mutable(value):
+                raise Weaken("mutable-collection", f"the default value of {name} may change")
+        return {name: wrap(value) for name, value in defaults.items()}
+
+
+@lru_cache(maxsize=4096)
+def local_names(node: ast.AST) -> frozenset[str]:
+    """The names that a function binds and that are its own."""
+    bound: set[str] = set()
+    shared: set[str] = set()
+    pending = list(ast.iter_child_nodes(node))
+    while pending:
+        child = pending.pop()
+        match child:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                bound.add(name)
+            case ast.arg(arg=name):
+                bound.add(name)
+            case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name):
+                bound.add(name)
+            case ast.MatchStar(name=str() as name) | ast.MatchMapping(rest=str() as name):
+                bound.add(name)
+            case ast.Global(names) | ast.Nonlocal(names):
+                shared.update(names)
+            case ast.alias(name=name, asname=asname):
+                bound.add(asname or name.partition(".")[0])
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(child.name)
+        elif not isinstance(child, ast.Lambda):
+            pending.extend(ast.iter_child_nodes(child))
+    return frozenset(bound - shared)
+
+
+def code_of(function: FunctionType) -> Code:
+    """The code of a function.
+
+    Raises: Weaken, if its source is not surely what runs, or it is no plain function.
+    """
+    if function.__code__.co_flags & _COROUTINE_OR_GENERATOR:
+        raise Weaken("signature", f"{function.__qualname__} is a generator or a coroutine")
+    return Code(trusted_source(function), function)

@@ -1,0 +1,166 @@
+"""What is known about the contents of the events: their schema, and their class."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from enum import Enum
+from functools import lru_cache
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from predicate_extract.algebra.constants import member_of
+from predicate_extract.algebra.predicate import Predicate
+from predicate_extract.algebra.terms import Call, Const, Field
+from predicate_extract.analysis.code import Code, code_of
+from predicate_extract.analysis.operations import apply
+from predicate_extract.analysis.scope import wrap
+from predicate_extract.analysis.values import Display, Function, Value
+from predicate_extract.report import Weaken
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MOMENT_PARTS = frozenset(
+    ("year", "month", "day", "hour", "minute", "second", "microsecond", "days", "seconds")
+)
+
+
+class Content:
+    """The contents that a filter will see.
+
+    Without a schema and a class, every attribute and item is taken for plain data. With a schema
+    only its fields are; with a class, its properties, methods and constants are known as well.
+    """
+
+    def __init__(self, schema: pa.Schema | None, cls: type | None) -> None:
+        self.schema = schema
+        self.cls = cls
+
+    @property
+    def typed(self) -> bool:
+        """Whether a content is an object, rather than some data."""
+        return self.schema is not None
+
+    def can_raise(self, test: Predicate) -> bool:
+        if self.schema is None:
+            return True
+        from predicate_extract.algebra.schema import can_raise
+
+        return can_raise(test, self.schema)
+
+    def check_item(self, owner: Field) -> None:
+        """Refuse to read an item of what is an object.
+
+        Raises: Weaken.
+        """
+        if self.schema is not None and not owner.path:
+            raise Weaken("not-a-field", "the content is an object, and has attributes, not items")
+
+    def member(self, owner: Field, name: str) -> Value | Code:
+        """What `owner.name` is: a field, a constant of the class, or code to run.
+
+        Raises: Weaken.
+        """
+        cls = self.class_of(owner)
+        if cls is not None and issubclass(cls, Enum) and name in ("name", "value"):
+            return _of_members(cls, owner, name)
+        if cls is not None and name not in _field_names(cls):
+            found = _class_member(cls, name)
+            if found is not None:
+                return found
+        if self.schema is None:
+            return owner.step(name)
+        from predicate_extract.algebra.schema import find
+
+        if find(self.schema, owner.step(name)) is not None:
+            return owner.step(name)
+        if name in _MOMENT_PARTS and find(self.schema, owner) is not None:
+            return Call(name, (owner,))
+        path = ".".join(map(str, (*owner.path, name)))
+        raise Weaken("not-a-field", f"{path} is not a plain field of the schema")
+
+    def method(self, owner: Field, name: str) -> Function | None:
+        """The method that `owner.name()` calls, if the class is known and has one."""
+        cls = self.class_of(owner)
+        member = None if cls is None else _static(cls, name)
+        match member:
+            case FunctionType():
+                return Function(code_of(member), (owner,))
+            case staticmethod():
+                return Function(code_of(member.__func__))  # type: ignore[arg-type]
+        return None
+
+    def surely_is(self, field: Field, cls: object) -> bool:
+        """Whether a field's values that are not None surely are instances of a class."""
+        own = self.class_of(field)
+        ours = own is not None and dataclasses.is_dataclass(own)
+        return self.typed and ours and isinstance(cls, type) and issubclass(own, cls)  # type: ignore
+
+    def class_of(self, field: Field) -> type | None:
+        """The class of a field's values, as far as annotations tell."""
+        cls: Any = self.cls
+        for name in field.path if not field.keyed else ():
+            if cls is None or not isinstance(name, str):
+                return None
+            cls = _hints(cls).get(name)
+        return cls if not field.keyed and isinstance(cls, type) else None
+
+
+def _of_members(cls: type[Enum], owner: Field, name: str) -> Value:
+    """The name or value of an enum's member, looked up in a table of them all."""
+    table: list[Value] = []
+    for member in cls:
+        value = wrap(getattr(member, name))
+        if member_of(member) is None or not isinstance(value, Const):
+            raise Weaken("unsupported", f"the values of {cls.__name__} are not plain")
+        table += [wrap(member), value]
+    return apply("item", Display("dict", tuple(table)), owner)
+
+
+def _field_names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
+
+
+@lru_cache(maxsize=1024)
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        hints = typing.get_type_hints(cls)
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return {}
+    return {name: _without_none(hint) for name, hint in hints.items()}
+
+
+def _without_none(hint: Any) -> Any:
+    rest = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+    return rest[0] if len(rest) == 1 and len(typing.get_args(hint)) == 2 else hint
+
+
+def _static(cls: type, name: str) -> object | None:
+    """The member of a user's class, looked up without running anything; None if overridden."""
+    if not dataclasses.is_dataclass(cls) or _overridden(cls, name):
+        return None
+    *parents, _ = cls.__mro__
+    hooks = ("__getattr__", "__getattribute__")
+    if any(hook in vars(parent) for parent in parents for hook in hooks):
+        return None
+    return next((vars(parent)[name] for parent in parents if name in vars(parent)), None)
+
+
+def _overridden(cls: type, name: str) -> bool:
+    children: list[type] = cls.__subclasses__()
+    return any(name in vars(child) or _overridden(child, name) for child in children)
+
+
+def _class_member(cls: type, name: str) -> Value | Code | None:
+    member = _static(cls, name)
+    match member:
+        case None:
+            return None
+        case property(fget=FunctionType() as getter):
+            return code_of(getter)
+        case FunctionType() | staticmethod() | classmethod():
+            return None
+    if hasattr(type(member), "__get__"):
+        raise Weaken("call", f"{cls.__name__}.{name} runs code of the class")
+    return wrap(member)

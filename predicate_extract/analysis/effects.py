@@ -1,0 +1,128 @@
+"""What a function's text shows about changes: of its instance, or of anything else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from predicate_extract.analysis.source import Source
+
+PURE_BUILTINS = frozenset(
+    {
+        *("abs", "bool", "bytes", "dict", "float", "frozenset", "int", "len", "list", "max", "min"),
+        *("round", "set", "sorted", "str", "sum", "tuple"),
+    }
+)
+_READERS = (
+    ast.Compare,
+    ast.BoolOp,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.If,
+    ast.IfExp,
+    ast.While,
+    ast.Assert,
+)
+
+
+def may_change_something(source: Source, methods: frozenset[str] = frozenset()) -> bool:
+    """Whether a function may change anything that outlives its call, as far as its text shows.
+
+    `methods` are the names of methods that are looked at on their own.
+    """
+    parents = source.file.parents
+    first = self_name(source) if methods else None
+    for node in ast.walk(source.node):
+        match node:
+            case (
+                ast.Attribute(ctx=ast.Store() | ast.Del())
+                | ast.Subscript(ctx=ast.Store() | ast.Del())
+            ):
+                return True
+            case (
+                ast.Global()
+                | ast.Nonlocal()
+                | ast.Await()
+                | ast.Yield()
+                | ast.YieldFrom()
+                | ast.Import()
+                | ast.ImportFrom()
+                | ast.With()
+                | ast.AsyncWith()
+            ):
+                return True
+            case ast.Call() if not _is_harmless_call(node, first, methods):
+                return True
+            case ast.Attribute(value=ast.Name(id=name), ctx=ast.Load()) if name == first:
+                parent = parents.get(node)
+                is_method = isinstance(parent, ast.Call) and parent.func is node
+                if not (is_method or isinstance(parent, _READERS)):
+                    return True
+    return False
+
+
+def _is_harmless_call(call: ast.Call, first: str | None, methods: frozenset[str]) -> bool:
+    match call.func:
+        case ast.Name(id=name):
+            return name in PURE_BUILTINS or name in ("super", "getattr", "hasattr", "isinstance")
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="enqueue"):
+            return True
+        case ast.Attribute(value=ast.Name(id=name), attr=attr):
+            return name == first and attr in methods
+    return False
+
+
+def self_name(source: Source) -> str | None:
+    a = source.node.args
+    first = [*a.posonlyargs, *a.args][:1]
+    return first[0].arg if first else None
+
+
+def leaks_self(source: Source) -> bool:
+    """Whether the function uses its instance other than by reading and setting attributes."""
+    name = self_name(source)
+    if name is None:
+        return _leaks_arguments(source)
+    for node in ast.walk(source.node):
+        if isinstance(node, ast.Name) and node.id == name:
+            parent = source.file.parents.get(node)
+            match parent:
+                # A parent's methods are looked at as well.
+                case ast.Call(ast.Attribute(attr="enqueue"), [first, *_]) if first is node:
+                    continue
+            if not isinstance(parent, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                return True
+            if parent.attr in ("__dict__", "__class__"):
+                return True
+    return False
+
+
+def _leaks_arguments(source: Source) -> bool:
+    """Whether a function of `*args` does more with them than hand them on by `f(*args)`."""
+    a = source.node.args
+    parents = source.file.parents
+    for node in ast.walk(source.node):
+        if isinstance(node, ast.Name) and a.vararg is not None and node.id == a.vararg.arg:
+            starred = parents.get(node)
+            call = parents.get(starred) if starred is not None else None
+            if not (isinstance(starred, ast.Starred) and isinstance(call, ast.Call)):
+                return True
+            if not isinstance(call.func, ast.Name):
+                return True
+    return False
+
+
+def stores(source: Source) -> Iterator[tuple[ast.Attribute, bool]]:
+    """Every attribute the function sets or deletes, and whether it does so not by itself, or not
+    on its own instance."""
+    name = self_name(source)
+    pending: list[tuple[ast.AST, bool]] = [
+        (child, False) for child in ast.iter_child_nodes(source.node)
+    ]
+    while pending:
+        node, nested = pending.pop()
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            own = isinstance(node.value, ast.Name) and node.value.id == name
+            yield node, nested or not own
+        inside = nested or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        pending.extend((child, inside) for child in ast.iter_child_nodes(node))

@@ -1,0 +1,237 @@
+"""The frame of the analysis: where a path is, how it branches, where it ends.
+
+`Following` decides by conditions, stops at what is not understood, and keeps the reasons. How an
+expression gets its value is the subclass's: see `expressions`, `calls`, `statements`, `filters`,
+each a layer on the one before.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from predicate_extract.algebra.predicate import TRUE, Always, Defined, Predicate
+from predicate_extract.algebra.simplify import checked, choice, conjunction
+from predicate_extract.algebra.terms import Const, Field, Term
+from predicate_extract.analysis.code import Code
+from predicate_extract.analysis.content import Content
+from predicate_extract.analysis.operations import BEFORE, Uncertain, truth
+from predicate_extract.analysis.tree import (
+    Branch,
+    Leaf,
+    Stop,
+    Tree,
+    bind,
+    branch,
+    check,
+    remember,
+)
+from predicate_extract.analysis.values import Display, Maybe, Value
+from predicate_extract.report import Reason, Weaken
+
+T = TypeVar("T")
+
+Env = tuple[tuple[str, Value], ...]
+
+MAX_STEPS = 4_000
+MAX_ITEMS = 100
+"""A loop over more items than this is not followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a path has done so far: the local names, and whether the event was forwarded."""
+
+    env: Env = ()
+    forwarded: bool = False
+
+    def get(self, name: str) -> Value | None:
+        for known, value in self.env:
+            if known == name:
+                return value
+        return None
+
+    def set(self, name: str, value: Value | None) -> State:
+        """With a name bound anew; None forgets it."""
+        others = [item for item in self.env if item[0] != name]
+        if value is not None:
+            others.append((name, value))
+            others.sort(key=lambda item: item[0])
+        return replace(self, env=tuple(others))
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The function that is being followed, and the names of the functions around it."""
+
+    code: Code
+    names: Env = ()
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """An expression's value, and the state after it."""
+
+    value: Value
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class GotAll:
+    """Several expressions' values, and the state after them."""
+
+    values: tuple[Value, ...]
+    state: State
+
+
+@dataclass(slots=True)
+class Notes:
+    """What an analysis collects on its way."""
+
+    reasons: dict[Reason, None] = field(default_factory=dict)
+    steps: int = 0
+    unknowns: int = 0
+
+
+class Following(ABC):
+    """Decides, stops, and notes why."""
+
+    def __init__(self, content: Content, ignore_effects: bool) -> None:
+        self.content = content
+        self.notes = Notes()
+        self._ignore_effects = ignore_effects
+
+    @abstractmethod
+    def value(self, node: ast.expr, frame: Frame, state: State) -> Tree[Got]:
+        """What an expression stands for."""
+
+    def decide(
+        self,
+        test: ast.expr,
+        frame: Frame,
+        state: State,
+        then: Callable[[State], Tree[T]],
+        otherwise: Callable[[State], Tree[T]],
+    ) -> Tree[T]:
+        """Go on with `then` where the test is true, else with `otherwise`."""
+        then, otherwise = remember(then), remember(otherwise)
+        match test:
+            case ast.UnaryOp(ast.Not(), operand):
+                return self.decide(operand, frame, state, otherwise, then)
+            case ast.BoolOp(op, [first, *others]):
+                rest = others[0] if len(others) == 1 else ast.BoolOp(op, others)
+
+                def more(after: State) -> Tree[T]:
+                    return self.decide(rest, frame, after, then, otherwise)
+
+                if isinstance(op, ast.And):
+                    return self.decide(first, frame, state, more, otherwise)
+                return self.decide(first, frame, state, then, more)
+
+        def go(got: Got) -> Tree[T]:
+            return self.when(
+                lambda: truth(got.value, self.content.typed),
+                test,
+                frame,
+                lambda: then(got.state),
+                lambda: otherwise(got.state),
+            )
+
+        return bind(self.value(test, frame, state), go)
+
+    def when(
+        self,
+        condition: Callable[[], Predicate],
+        node: ast.AST,
+        frame: Frame,
+        then: Callable[[], Tree[T]],
+        otherwise: Callable[[], Tree[T]],
+    ) -> Tree[T]:
+        """Go on by a condition, which may turn out not to be one."""
+        try:
+            test = self.settled(condition, node, frame)
+        except Weaken as weaken:
+            return self.stop(weaken, node, frame)
+        if isinstance(test, Always):
+            return then() if test.value else otherwise()
+        return branch(test, then(), otherwise())
+
+    def settled(self, condition: Callable[[], Predicate], node: ast.AST, frame: Frame) -> Predicate:
+        """The condition; where nobody knows its answer, one that says so.
+
+        Raises: Weaken.
+        """
+        try:
+            return condition()
+        except Uncertain as uncertain:
+            weaken = Weaken(
+                "state",
+                f"this depends on {uncertain.what}: both answers count",
+                BEFORE,
+            )
+            return conjunction(uncertain.check, self.maybe(weaken, node, frame))
+
+    def maybe(self, weaken: Weaken, node: ast.AST, frame: Frame) -> Maybe:
+        """A condition that nobody knows, with the reason for it."""
+        self.notes.reasons[self.reason(weaken, node, frame)] = None
+        self.notes.unknowns += 1
+        return Maybe(self.notes.unknowns)
+
+    def stop(self, weaken: Weaken, node: ast.AST, frame: Frame) -> Stop:
+        return Stop(self.reason(weaken, node, frame))
+
+    def reason(self, weaken: Weaken, node: ast.AST, frame: Frame) -> Reason:
+        node, source = weaken.node or node, weaken.source or frame.code.source
+        line = getattr(node, "lineno", source.first_line)
+        return Reason(line, source.snippet(node), weaken.kind, weaken.message, weaken.hint)
+
+    def step(self) -> None:
+        """Count a step.
+
+        Raises: Weaken, if there have been too many.
+        """
+        self.notes.steps += 1
+        if self.notes.steps > MAX_STEPS:
+            raise Weaken("too-many-paths", "there are too many paths to follow from here")
+
+    def checked(self, value: Value, then: Tree[T]) -> Tree[T]:
+        """Go on, unless computing the value raises."""
+        for test in reversed(self.checks(value)):
+            then = check(test, then)
+        return then
+
+    def checks(self, value: Value) -> list[Predicate]:
+        """What computing a value may raise."""
+        match value:
+            case Display(_, items):
+                return [found for item in items for found in self.checks(item)]
+            case Field(path) if not path:
+                return []
+            case Predicate():
+                test = checked(value)
+            case Term():
+                test = TRUE if isinstance(value, Const) else Defined(value)
+            case _:
+                return []
+        return [] if test == TRUE or not self.content.can_raise(test) else [test]
+
+
+def collapsed(tree: Tree[Got]) -> Tree[Got]:
+    """The tree, as one condition where it only decides between true and false."""
+    if not isinstance(tree, Branch):
+        return tree
+    then = collapsed(tree.then)
+    otherwise = then if tree.otherwise is None else collapsed(tree.otherwise)
+    match then, otherwise:
+        case (
+            Leaf(Got(Predicate() | Const(bool()) as yes, one)),
+            Leaf(Got(Predicate() | Const(bool()) as no, two)),
+        ) if one == two:
+            if tree.otherwise is None:
+                return Leaf(Got(conjunction(tree.test, truth(yes, False)), one))
+            return Leaf(Got(choice(tree.test, truth(yes, False), truth(no, False)), one))
+    return tree
