@@ -16,6 +16,7 @@ from predicate_extract.analysis.content import Content
 from predicate_extract.analysis.effects import may_change_something
 from predicate_extract.analysis.fields import field_uses
 from predicate_extract.analysis.filters import Analysis, Found
+from predicate_extract.analysis.following import Hazards
 from predicate_extract.analysis.instance import FilterInstance
 from predicate_extract.analysis.source import Source, trusted_source
 from predicate_extract.errors import NotAFilter
@@ -80,15 +81,30 @@ def extract(
     )
 
 
+def extract_unrun(target: type | FunctionType, hazards: Hazards) -> Extraction:
+    """Find the predicate of a filter class, or a function, whose module is not to be run.
+
+    `hazards` says where the analysis has to stop, and why.
+    """
+    content = Content(None, None)
+    if isinstance(target, FunctionType):
+        return _extract_function(target, content, hazards=hazards)
+    instance = FilterInstance(target, None, (), {}, runs=False)
+    return _extract_filter(instance, content, hazards)
+
+
 def _extract_function(
-    function: FunctionType, content: Content, target: functools.partial[object] | None = None
+    function: FunctionType,
+    content: Content,
+    target: functools.partial[object] | None = None,
+    hazards: Hazards | None = None,
 ) -> Extraction:
     name = function.__qualname__
     try:
         source = trusted_source(function)
     except Weaken as weaken:
         return _unknown(name, weaken, None)
-    analysis = Analysis(content)
+    analysis = Analysis(content, hazards=hazards)
     given = target.args if target is not None else ()
     names = _parameters(source)[len(given) :]
     uses = field_uses(source, content=names[0]) if names else []
@@ -109,9 +125,12 @@ def _extract_partial(target: functools.partial[object], content: Content) -> Ext
     return _extract_function(function, content, target)
 
 
-def _extract_filter(instance: FilterInstance, content: Content) -> Extraction:
+def _extract_filter(
+    instance: FilterInstance, content: Content, hazards: Hazards | None = None
+) -> Extraction:
     cls = instance.cls
-    analysis = Analysis(content, instance, getattr(cls, "effects", "keep") == "ignore")
+    ignores = getattr(cls, "effects", "keep") == "ignore"
+    analysis = Analysis(content, instance, ignores, hazards)
     source: Source | None = None
     uses: list[FieldUse] = []
     enqueue = inspect.getattr_static(cls, "enqueue")

@@ -1,18 +1,23 @@
-"""`activebroker explain`: what the analysis finds in a filter."""
+"""`activebroker explain`: what the analysis finds in a filter, or in a tree of them."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
+import activebroker
 from activebroker.cli.console import console
 from activebroker.cli.targets import filters_in, load
+from activebroker.core.errors import InvalidFilter
 from activebroker.events import ANY, EventType
 from activebroker.filters import FilterSpec, analyse
-from activebroker.observe import explanation, explanation_data
+from activebroker.observe import explanation, explanation_data, survey
 
 
 def explain(
@@ -20,7 +25,8 @@ def explain(
         str,
         typer.Argument(
             help="FILE.py:NAME or module:NAME of a filter class, an instance, or a predicate "
-            "function; FILE.py or a module for all filter classes in it.",
+            "function; FILE.py or a module for all filter classes in it; a folder for all filter "
+            "classes and detection rules under it.",
         ),
     ],
     event_type: Annotated[
@@ -31,19 +37,56 @@ def explain(
             help="The events' type (also FILE.py:DATACLASS): fields that it lacks are errors.",
         ),
     ] = None,
+    rules: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--rules",
+            metavar="FILE.yml",
+            help="More rules, in ast-grep's form, of what is a filter or a hazard in a folder.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
 ) -> None:
     """Show the predicate found in a filter, and the lines that weaken it.
 
-    This imports the file or module, and so runs its top-level code.
+    This imports a file or module, and so runs its top-level code. Of a folder nothing is imported.
     """
+    if Path(target).is_dir():
+        _explain_folder(Path(target), rules or [], as_json)
+        return
+    if rules:
+        raise InvalidFilter("--rules are for a folder; a file is imported, and analysed without.")
     input_type = ANY if event_type is None else EventType.of(load(event_type))
     found = load(target)
     filters = filters_in(found) if isinstance(found, ModuleType) else [found]
     extractions = [analyse(FilterSpec.of(each), input_type) for each in filters]
     if as_json:
-        typer.echo(json.dumps([explanation_data(each) for each in extractions], indent=2))
+        _print_json([explanation_data(each) for each in extractions])
         return
     out = console()
     for extraction in extractions:
         out.print(explanation(extraction))
+
+
+def _explain_folder(folder: Path, rule_files: list[Path], as_json: bool) -> None:
+    from predicate_extract.scan.rules import RuleError, load_rules
+    from predicate_extract.scan.search import scan, source_files
+
+    try:
+        rules = load_rules(rule_files)
+    except RuleError as error:
+        raise InvalidFilter(str(error)) from error
+    files = source_files(folder.resolve())
+    known = {"activebroker": activebroker, "activebroker.filters": activebroker.filters}
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        looked = progress.track(files, description="Looking for filters")
+        found = list(scan(folder.resolve(), rules, known, looked))
+    if as_json:
+        extractions = [each for file in found for each in file.extractions]
+        _print_json([explanation_data(each) for each in extractions])
+        return
+    console().print(survey(found, folder.resolve(), len(files)))
+
+
+def _print_json(data: list[dict[str, Any]]) -> None:
+    typer.echo(json.dumps(data, indent=2))

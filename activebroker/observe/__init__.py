@@ -13,6 +13,7 @@ from activebroker.observe.report import (
     report,
 )
 from activebroker.observe.story import story_table
+from activebroker.observe.survey import survey
 from activebroker.observe.tables import tables
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "explanation_data",
     "report",
     "story_table",
+    "survey",
     "tables",
 ]

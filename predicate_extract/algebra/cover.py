@@ -6,7 +6,8 @@ makes this subtle: `a AND b` matches whatever makes `a` raise, even where `b` is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from predicate_extract.algebra.implication import follows, same_order, subject
 from predicate_extract.algebra.predicate import (
@@ -27,8 +28,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# For `x op a` and `x op b` with constants of one type and one order: when the first covers the
+# second. Pairs that are not here never do.
+_PAIRS: dict[tuple[str, str], Callable[[Any, Any], bool]] = {
+    (">", ">"): lambda a, b: a <= b,
+    (">", ">="): lambda a, b: a < b,
+    (">", "=="): lambda a, b: a < b,
+    (">=", ">"): lambda a, b: a <= b,
+    (">=", ">="): lambda a, b: a <= b,
+    (">=", "=="): lambda a, b: a <= b,
+    ("<", "<"): lambda a, b: a >= b,
+    ("<", "<="): lambda a, b: a > b,
+    ("<", "=="): lambda a, b: a > b,
+    ("<=", "<"): lambda a, b: a >= b,
+    ("<=", "<="): lambda a, b: a >= b,
+    ("<=", "=="): lambda a, b: a >= b,
+    ("==", "=="): lambda a, b: a == b,
+    ("!=", "!="): lambda a, b: a == b,
+    ("!=", "=="): lambda a, b: a != b,
+    ("!=", ">"): lambda a, b: a <= b,
+    ("!=", ">="): lambda a, b: a < b,
+    ("!=", "<"): lambda a, b: a >= b,
+    ("!=", "<="): lambda a, b: a > b,
+}
+
+
 def covers(wide: Predicate, narrow: Predicate, schema: pa.Schema | None) -> bool:
     """Whether `wide` surely matches every content that `narrow` matches."""
+    if type(wide) is Compare and type(narrow) is Compare:
+        a, b = wide.right, narrow.right
+        if type(a) is Const and type(b) is Const and type(a.value) is type(b.value) in (int, str):
+            test = _PAIRS.get((wide.op, narrow.op))
+            return test is not None and test(a.value, b.value) and wide.left == narrow.left
     if wide == TRUE or isinstance(wide, Defined) or narrow in (FALSE, wide):
         return True
     if isinstance(narrow, Or):
@@ -48,6 +79,9 @@ def covers(wide: Predicate, narrow: Predicate, schema: pa.Schema | None) -> bool
     of = subject(narrow)
     if of is None or of != subject(wide):
         return False
+    both = isinstance(wide, In) and isinstance(narrow, In)
+    if both and wide.hashed >= narrow.hashed and set(narrow.values).issubset(wide.values):  # type: ignore
+        return True
     return follows(narrow, wide) is True and _raises_alike(narrow, wide)
 
 

@@ -184,14 +184,41 @@ def _all(parts: Iterable[Predicate], facts: Facts) -> Predicate:
     if kept and kept[-1] == FALSE:
         while len(kept) > 1 and facts.are_safe(kept[-2]):  # it decides nothing, and raises nothing
             del kept[-2]
-    return _joined(And, _without_idle_checks(kept), TRUE)
+    return _joined(And, _gathered(_without_idle_checks(kept), "!="), TRUE)
 
 
 def _any(parts: Iterable[Predicate], facts: Facts) -> Predicate:
     kept = list(_sequence(parts, Or, FALSE, TRUE, facts))
     if len(kept) > 1 and kept[-1] == TRUE:
-        return checked(_joined(Or, kept[:-1], FALSE))
-    return _joined(Or, kept, FALSE)
+        return checked(_joined(Or, _gathered(kept[:-1], "=="), FALSE))
+    return _joined(Or, _gathered(kept, "=="), FALSE)
+
+
+def _gathered(parts: list[Predicate], op: str) -> list[Predicate]:
+    """With `x = 1 OR x = 2` as `x IN (1, 2)`, and `x != 1 AND x != 2` as `x NOT IN (1, 2)`."""
+    gathered: list[Predicate] = []
+    before: tuple[Term, tuple[Const, ...]] | None = None
+    for part in parts:
+        this = _members(part, op)
+        if before is not None and this is not None and before[0] == this[0]:
+            before = before[0], tuple(dict.fromkeys((*before[1], *this[1])))
+            gathered[-1] = In(*before) if op == "==" else Not(In(*before))
+        else:
+            before = this
+            gathered.append(part)
+    return gathered
+
+
+def _members(part: Predicate, op: str) -> tuple[Term, tuple[Const, ...]] | None:
+    """The term and the constants that it is, or is not, equal to one of."""
+    match part:
+        case Compare(own, of, Const() as const) if own == op and not const.is_nan:
+            return of, (const,)
+        case In(of, values, False) if op == "==":
+            return of, values
+        case Not(In(of, values, False)) if op == "!=":
+            return of, values
+    return None
 
 
 def _joined(kind: type[And] | type[Or], parts: list[Predicate], empty: Predicate) -> Predicate:

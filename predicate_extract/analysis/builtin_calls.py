@@ -37,7 +37,7 @@ _FUNCTIONS: dict[Any, str] = {
 }
 MATCHING = ("search", "match", "fullmatch")
 _COLLECTIONS = {tuple: "tuple", list: "list", set: "set", frozenset: "set", sorted: "list"}
-_BELOW = "call it below the guard, or compare fields with constants"
+BELOW = "call it below the guard, or compare fields with constants"
 
 
 class BuiltinCalls(Expressions):
@@ -188,7 +188,7 @@ class BuiltinCalls(Expressions):
                     return Leaf(Got(Unknown(None, f"{name}() of {what}"), state))
             case Term():
                 return self._of_term(of, name, args, keywords, state)
-        raise Weaken("call", f"what the method {name} does is not known", _BELOW)
+        raise Weaken("call", f"what the method {name} does is not known", BELOW)
 
     def _of_term(
         self,
@@ -215,7 +215,7 @@ class BuiltinCalls(Expressions):
         if name == "format" and isinstance(of, Const):
             raise Weaken("unsupported", "str.format is not analysed", "use an f-string")
         if name not in METHODS or keywords:
-            raise Weaken("call", f"what the method {name} does is not known", _BELOW)
+            raise Weaken("call", f"what the method {name} does is not known", BELOW)
         return Leaf(Got(apply(name, of, *args), state))
 
 
@@ -262,7 +262,7 @@ def _of_display(of: Display, name: str, args: tuple[Value, ...]) -> Value:
     raise Weaken(
         "changes-state" if name in ("append", "add", "update", "pop", "extend") else "call",
         f"what the method {name} does is not followed",
-        _BELOW,
+        BELOW,
     )
 
 

@@ -12,13 +12,13 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from predicate_extract.algebra.predicate import Defined
 from predicate_extract.algebra.terms import Const, Field, Term
 from predicate_extract.analysis.arguments import bound_arguments, keyword_arguments
-from predicate_extract.analysis.builtin_calls import MATCHING, BuiltinCalls
+from predicate_extract.analysis.builtin_calls import BELOW, MATCHING, BuiltinCalls
 from predicate_extract.analysis.code import code_of
 from predicate_extract.analysis.describe import describe
 from predicate_extract.analysis.expressions import refuse_private
@@ -217,8 +217,14 @@ class Calls(BuiltinCalls):
                 return Leaf(Got(Method(of, name), got.state))
             case Term() | Display() | Unknown():
                 return Leaf(Got(Method(of, name), got.state))
-            case Known(it) if isinstance(it, re.Pattern):
+            case Known(re.Pattern()):
                 return Leaf(Got(Method(of, name), got.state))
+            case Known(it) if not isinstance(it, type | ModuleType):
+                raise Weaken(
+                    "call", f"what {name} of a {type(it).__name__} does is not known", BELOW
+                )
+            case Symbol.EVENT:
+                raise Weaken("transforms", f"event.{name}() makes another event", BELOW)
         return self.attribute(of, name, node, frame, got.state)
 
     # -- inlining ------------------------------------------------------------------------------

@@ -56,6 +56,9 @@ class Expressions(Comprehensions):
         """What an expression stands for."""
         try:
             self.step()
+            hazard = self._hazards and self._hazards(frame.code.source.file, node)
+            if hazard:
+                raise hazard
             return self._value(node, frame, state)
         except Weaken as weaken:
             return self.stop(weaken, node, frame)

@@ -18,7 +18,7 @@ from predicate_extract.analysis.arguments import bound_arguments
 from predicate_extract.analysis.code import Code, code_of
 from predicate_extract.analysis.content import Content
 from predicate_extract.analysis.describe import describe_target
-from predicate_extract.analysis.following import Frame, Got, State
+from predicate_extract.analysis.following import Frame, Got, Hazards, State
 from predicate_extract.analysis.instance import FilterInstance
 from predicate_extract.analysis.operations import apply, truth
 from predicate_extract.analysis.scope import is_mutable, resolve_in_module, wrap
@@ -50,10 +50,16 @@ class Analysis(Statements):
     """One run over one filter, or one function of the content."""
 
     def __init__(
-        self, content: Content, instance: FilterInstance | None = None, ignore_effects: bool = False
+        self,
+        content: Content,
+        instance: FilterInstance | None = None,
+        ignore_effects: bool = False,
+        hazards: Hazards | None = None,
     ) -> None:
-        super().__init__(content, ignore_effects)
+        super().__init__(content, ignore_effects, hazards)
         self._instance = instance
+        if instance is not None:
+            instance.evaluate = self._initial
 
     # -- entry ---------------------------------------------------------------------------------
 
@@ -132,6 +138,18 @@ class Analysis(Statements):
         if not isinstance(function, FunctionType):
             raise Weaken("signature", f"{owner.__name__}.enqueue is not a plain method")
         return code_of(function)
+
+    def _initial(self, node: ast.expr, code: Code) -> Value:
+        """The value of an expression in `__init__`, as far as its default arguments tell."""
+        env = tuple(sorted(code.default_values().items()))
+        match self.value(node, Frame(code), State(env)):
+            case Leaf(Got(value)):
+                return value
+        raise Weaken(
+            "no-instance",
+            f"what {code.name} is given is not known here",
+            "name the class with its arguments, in Python",
+        )
 
     def next_enqueue(self, owner: type) -> Value:
         if self._instance is None or owner not in self._instance.cls.__mro__:

@@ -19,6 +19,7 @@ from predicate_extract.algebra.terms import Const, Field, Term
 from predicate_extract.analysis.code import Code
 from predicate_extract.analysis.content import Content
 from predicate_extract.analysis.operations import BEFORE, Uncertain, truth
+from predicate_extract.analysis.source import SourceFile
 from predicate_extract.analysis.tree import (
     Branch,
     Leaf,
@@ -97,13 +98,20 @@ class Notes:
     unknowns: int = 0
 
 
+Hazards = Callable[[SourceFile, ast.AST], Weaken | None]
+"""Says where the analysis has to stop, and why."""
+
+
 class Following(ABC):
     """Decides, stops, and notes why."""
 
-    def __init__(self, content: Content, ignore_effects: bool) -> None:
+    def __init__(
+        self, content: Content, ignore_effects: bool, hazards: Hazards | None = None
+    ) -> None:
         self.content = content
         self.notes = Notes()
         self._ignore_effects = ignore_effects
+        self._hazards = hazards
 
     @abstractmethod
     def value(self, node: ast.expr, frame: Frame, state: State) -> Tree[Got]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType, MemberDescriptorType
@@ -32,13 +32,18 @@ from predicate_extract.analysis.initial import (
 )
 from predicate_extract.analysis.scope import is_fresh, is_mutable, only_reads, wrap
 from predicate_extract.analysis.source import Source, trusted_source
-from predicate_extract.analysis.values import Function, Known, Symbol, Unknown, Value
+from predicate_extract.analysis.values import Display, Function, Known, Symbol, Unknown, Value
 from predicate_extract.report import Weaken
 
 _LOOKUP_HOOKS = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
 _DATACLASS_METHODS = frozenset(
     ("__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__replace__")
 )
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a collection holds others that may change."""
+    return any(map(is_mutable, value.values() if isinstance(value, dict) else value))
 
 
 def find_base(cls: type) -> type | None:
@@ -50,7 +55,10 @@ def find_base(cls: type) -> type | None:
 
 
 class FilterInstance:
-    """A filter class, or an instance of one, with the arguments to make one."""
+    """A filter class, or an instance of one, with the arguments to make one.
+
+    Where nothing may be run (`runs`), what `__init__` sets is followed by `evaluate`.
+    """
 
     def __init__(
         self,
@@ -58,11 +66,14 @@ class FilterInstance:
         instance: object | None,
         args: tuple[object, ...],
         kwargs: dict[str, object],
+        runs: bool = True,
     ) -> None:
         self.cls = cls
         self.base = find_base(cls)
         self.given = instance
         self._args, self._kwargs = args, kwargs
+        self._runs = runs
+        self.evaluate: Callable[[ast.expr, Code], Value] | None = None
         runtime = (self.base or object).__mro__
         self.classes = tuple(parent for parent in cls.__mro__ if parent not in runtime)
 
@@ -103,6 +114,8 @@ class FilterInstance:
         if name in self._init_values:
             if fixed is not None and not isinstance(fixed[0], MemberDescriptorType):
                 raise Weaken("state", f"self.{name} is set both in the class and in __init__")
+            if not self._runs:
+                return self._initial(name)
             value, fresh = self._init_value(name)
         elif fixed is not None:
             value, fresh = fixed[0], self._is_fresh_in_class(name)
@@ -112,8 +125,8 @@ class FilterInstance:
             raise Weaken(
                 "state", f"self.{name} is set neither in __init__ nor in the class", _HOIST
             )
-        if is_mutable(value) and not (fresh and self._only_read(name, value)):
-            if not self._only_read(name, value):
+        if is_mutable(value) and not (fresh and self._only_read(name, _is_deep(value))):
+            if not self._only_read(name, _is_deep(value)):
                 return self._state(name)
             raise Weaken(
                 "mutable-collection",
@@ -280,9 +293,21 @@ class FilterInstance:
                 "pass its constructor's arguments to extract",
             ) from error
 
-    def _only_read(self, name: str, value: Any) -> bool:
-        inside = value.values() if isinstance(value, dict) else value
-        deep = any(map(is_mutable, inside))
+    def _initial(self, name: str) -> Value:
+        """The attribute's value, followed in `__init__` instead of run."""
+        places = self._init_values[name]
+        node, method = places[0]
+        assigned = assigned_once(node, method.source)
+        fixed = len(places) == 1 and is_repeatable(assigned, method.source, method.function)
+        if assigned is None or not fixed or self.evaluate is None:
+            raise Weaken("state", f"what __init__ sets self.{name} to is not known", _HOIST)
+        value = self.evaluate(assigned, Code(method.source, method.function))
+        mutable = isinstance(value, Display) and value.kind != "tuple"
+        if mutable and not self._only_read(name, deep=True):
+            return self._state(name)
+        return value
+
+    def _only_read(self, name: str, deep: bool) -> bool:
         return all(
             only_reads(node, method.source.file.parents, deep)
             for method in self._methods

@@ -104,6 +104,12 @@ def resolve(name: str, function: FunctionType, source: Source) -> Value:
 
     Raises: Weaken, if that is not surely constant.
     """
+    if not source.file.whole:
+        raise Weaken(
+            "rebound-name",
+            f"whether {name} is constant does not show without the file of {function.__name__}",
+            f"define the function in a file, or give it the value by a default: {name}={name}",
+        )
     code = function.__code__
     if name in code.co_freevars:
         cell = (function.__closure__ or ())[code.co_freevars.index(name)]

@@ -2,7 +2,8 @@
 
 The file is compiled again and the live code object must be found in the result, equal to the last
 instruction, constant and column. So an edited file, a wrapped function, or a lambda among others on
-its line is either matched for certain or refused.
+its line is either matched for certain or refused. Then, or without a file, the source may still be
+reconstructed from the bytecode; it shows the function, and nothing of what is around it.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
 
+from predicate_extract.analysis.bytecode import reconstructed
 from predicate_extract.report import Weaken
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class SourceFile:
-    """A parsed file with the code it compiles to."""
+    """A parsed file with the code it compiles to; `whole`, unless it holds one function only, so
+    that other code that binds its names is out of sight."""
 
-    def __init__(self, filename: str, text: str) -> None:
+    def __init__(self, filename: str, text: str, whole: bool = True) -> None:
         self.filename = filename
+        self.whole = whole
         self.lines = tuple(text.split("\n"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -52,9 +56,13 @@ class SourceFile:
                 found.setdefault(node.id, []).append(node)
         return found
 
+    def codes(self, qualname: str, first_line: int) -> list[CodeType]:
+        """The code objects that the functions of this name on this line compile to."""
+        return self._codes.get((qualname, first_line), [])
+
     def compiles_to(self, code: CodeType) -> bool:
         """Whether exactly this code object results from the file."""
-        candidates = self._codes.get((code.co_qualname, code.co_firstlineno), ())
+        candidates = self.codes(code.co_qualname, code.co_firstlineno)
         positions = list(code.co_positions())
         return any(c == code and list(c.co_positions()) == positions for c in candidates)
 
@@ -98,10 +106,35 @@ class Source:
 
 
 def trusted_source(function: FunctionType) -> Source:
-    """The source that `function` was surely compiled from.
+    """The source that `function` was surely compiled from, or one that surely means the same.
 
     Raises: Weaken, if there is none.
     """
+    try:
+        return _source_in_file(function)
+    except Weaken as weaken:
+        # What is known of a method's class is also read in the file, which may have changed there.
+        owner = function.__code__.co_qualname.rpartition(".")[0]
+        if weaken.kind == "stale-source" and owner and not owner.endswith("<locals>"):
+            raise
+        source = _source_from_bytecode(function)
+        if source is None:
+            raise
+        return source
+
+
+def _source_from_bytecode(function: FunctionType) -> Source | None:
+    tree = reconstructed(function)
+    if tree is None:
+        return None
+    file = parsed("<bytecode>", ast.unparse(tree), whole=False)
+    (statement,) = file.tree.body
+    node = statement.value if isinstance(statement, ast.Expr) else statement
+    assert isinstance(node, FunctionNode)
+    return Source(file, node)
+
+
+def _source_in_file(function: FunctionType) -> Source:
     code = function.__code__
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
@@ -132,9 +165,9 @@ def trusted_source(function: FunctionType) -> Source:
 
 
 @lru_cache(maxsize=64)
-def parsed(filename: str, text: str) -> SourceFile:
+def parsed(filename: str, text: str, whole: bool = True) -> SourceFile:
     """A file, parsed and compiled once."""
-    return SourceFile(filename, text)
+    return SourceFile(filename, text, whole)
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:

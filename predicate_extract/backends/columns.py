@@ -58,6 +58,7 @@ _ARROW = {
 }
 _FIXED_ZONE = re.compile(r"UTC|Etc/UTC|[+-]\d\d:\d\d")
 _FEW = 4
+_WORDS = {pa.date32().id: np.int32, pa.timestamp("us").id: np.int64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,17 +325,17 @@ def _prepare(column: Column) -> _Values:
 
 
 def _to_numpy(array: Any, type: pa.DataType) -> npt.NDArray[Any]:
-    if pa.types.is_date32(type):
-        array = array.view(pa.int32())
-    elif pa.types.is_timestamp(type):
-        array = array.view(pa.int64())
-    if array.null_count:
-        array = array.fill_null(False if pa.types.is_boolean(type) else 0)
-    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    if values.dtype == np.bool_:
-        return values.view(np.int8)
+    if pa.types.is_boolean(type):
+        return _bools(array).view(np.int8)
+    word = _WORDS.get(type.id) or type.to_pandas_dtype()
+    if not len(array):
+        return np.empty(0, word)
+    # Behind a null is any value: as good as another.
+    values = np.frombuffer(array.buffers()[1], word, count=array.offset + len(array))[
+        array.offset :
+    ]
     # Comparing a float32 with a Python float would round the latter.
-    return values.astype(np.float64) if values.dtype.kind == "f" else values
+    return values.astype(np.float64) if values.dtype.kind == "f" and word != np.float64 else values
 
 
 def _bools(array: Any) -> Bools:

@@ -29,7 +29,7 @@ from rich.table import Table
 from activebroker.core.errors import ActiveBrokerError
 from ray_deploy import Placement, RayFabric
 
-pytestmark = [pytest.mark.ray]
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("nothing_left")]
 
 PARTIES = ("supplier", "consumer", "origin", "destination", "directory")
 PHASES = ("preparing", "awaiting acks", "capturing", "restoring", "completed")
@@ -97,6 +97,7 @@ class Round:
         self.field, self.fabric = field, field.fabric
         self.gates = f.Gates(str(folder))
         self.name = folder.name
+        self.held: int | None = None
         self.brokers = {name: field.broker(name) for name in ("hub", "atlanta", "dallas")}
         self.readings = self.fabric.channel(self.name, f.Reading)
         self.counted = self.readings.derive(
@@ -122,7 +123,7 @@ class Round:
             "directory": self.brokers["hub"],
         }
         with self.held_in(phase) as outcome:
-            self.strike(victims[party], fault, self.gates.open)
+            self.strike(victims[party], fault)
         ended = outcome()
         if party == "directory" and fault != "short freeze":
             self.check_end()
@@ -136,11 +137,11 @@ class Round:
     def held_in(self, phase: str) -> Iterator[Callable[[], str]]:
         """Move the filter and hold it in a phase; yields what waits for the outcome."""
         gate = {"preparing": "load", "capturing": "snapshot", "restoring": "restore"}.get(phase)
-        held = self.suppliers["other"].pid if phase == "awaiting acks" else None
         if gate is not None:
             self.gates.shut(gate)
-        if held is not None:
-            f.freeze(held)
+        if phase == "awaiting acks":
+            self.held = self.suppliers["other"].pid
+            f.freeze(self.held)
         outcome: list[str] = []
 
         def move() -> None:
@@ -156,11 +157,16 @@ class Round:
             f.until(lambda: self.phase() == phase, f"the move is {phase}")
             yield lambda: self.outcome(outcome)
         finally:
-            if held is not None:
-                f.thaw(held)
-            self.gates.open()
+            self.go_on()
             moving.join(f.PATIENCE)
         assert not moving.is_alive()
+
+    def go_on(self) -> None:
+        """Let go of what holds the move in its phase; none of it may be found lost for that."""
+        self.gates.open()
+        if self.held is not None:
+            f.thaw(self.held)
+            self.held = None
 
     def phase(self) -> str:
         """Of the last move, as the status and the story of the fabric tell."""
@@ -193,14 +199,14 @@ class Round:
 
     # --- the fault ------------------------------------------------------------------------------
 
-    def strike(self, pid: int, fault: str, go_on: Callable[[], None]) -> None:
+    def strike(self, pid: int, fault: str) -> None:
         if fault == "kill":
             f.kill(pid)
-            go_on()
+            self.go_on()
             return
         f.freeze(pid)
         try:
-            go_on()
+            self.go_on()
             if fault == "short freeze":
                 time.sleep(SHORT)
             elif pid == self.brokers["hub"]:
@@ -278,6 +284,18 @@ def test_survivors_keep_the_contract(
 ) -> None:
     with contextlib.closing(Field(tmp_path)) as field:
         field.play(party, phase, fault)
+
+
+@pytest.mark.timeout(300)
+def test_a_test_that_fails_amid_a_move_leaves_nothing(ray_cluster: Any, tmp_path: Path) -> None:
+    """That nothing is left, the fixture sees."""
+    with (
+        pytest.raises(ZeroDivisionError),
+        contextlib.closing(Field(tmp_path)) as field,
+        contextlib.ExitStack() as stack,
+        Round(field, stack, tmp_path).held_in("capturing"),
+    ):
+        raise ZeroDivisionError
 
 
 @pytest.mark.table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from predicate_extract import (
     FALSE,
     TRUE,
     And,
+    Call,
     Compare,
     Const,
     Defined,
@@ -23,6 +25,7 @@ from predicate_extract import (
     Not,
     Or,
     Predicate,
+    Term,
     Truthy,
 )
 
@@ -79,6 +82,70 @@ def conditions(fields: tuple[Field, ...] = _FIELDS) -> st.SearchStrategy[Predica
     )
 
 
+# How each function is written in Python, for terms named x, y, z.
+CALLS = {
+    **{op: f"x {op} y" for op in ("+", "-", "*", "/", "//", "%", "&", "|", "^")},
+    **{
+        name: f"{name}(x)"
+        for name in ("abs", "round", "int", "float", "str", "bool", "len", "hash")
+    },
+    **{name: f"{name}(x, y)" for name in ("min", "max")},
+    **{name: f"math.{name}(x)" for name in ("isnan", "isfinite", "sqrt", "floor", "trunc")},
+    **{
+        name: f"x.{name}()"
+        for name in (
+            *("lower", "upper", "casefold", "title", "strip", "lstrip", "isdigit", "isalpha"),
+            *("isspace", "weekday", "isoweekday", "date", "isoformat", "split"),
+        )
+    },
+    **{name: f"x.{name}" for name in ("year", "month", "day", "hour", "minute", "microsecond")},
+    **{
+        name: f"x.{name}(y)"
+        for name in ("startswith", "endswith", "strip", "removeprefix", "count", "find")
+    },
+    "neg": "-x",
+    "replace": "x.replace(y, z)",
+    "contains": "y in x",
+    "concat": "format(x) + format(y)",
+    "slice": "x[y:z]",
+    "item": "x[y]",
+    "get": "x.get(y, z)",
+    "tuple": "(x, y)",
+}
+
+
+def calls(fields: tuple[Field, ...] = _FIELDS) -> st.SearchStrategy[Call]:
+    """Functions of these fields and constants, one or two deep."""
+    leaf = st.sampled_from(fields) | st.sampled_from(fields) | constants
+
+    def over(inner: st.SearchStrategy[Term]) -> st.SearchStrategy[Call]:
+        def build(name: str) -> st.SearchStrategy[Call]:
+            count = sum(f"{arg}" in _names_in(CALLS[name]) for arg in "xyz")
+            return st.tuples(*[inner] * count).map(lambda args: Call(name, args))
+
+        return st.sampled_from(sorted(CALLS)).flatmap(build)
+
+    return over(leaf) | over(leaf | over(leaf))
+
+
+def _names_in(text: str) -> set[str]:
+    return set(re.findall(r"\b[xyz]\b", text))
+
+
+def conditions_on_calls(fields: tuple[Field, ...] = _FIELDS) -> st.SearchStrategy[Predicate]:
+    """Single conditions on functions of these fields."""
+    call, other = calls(fields), st.sampled_from(fields)
+    members = st.lists(not_nan, max_size=3, unique=True).map(tuple)
+    return st.one_of(
+        st.builds(Compare, st.sampled_from(OPS), call, constants),
+        st.builds(Compare, st.sampled_from(OPS), call, other | call),
+        st.builds(In, call, members, st.booleans()),
+        st.builds(IsNull, call),
+        st.builds(Truthy, call),
+        st.builds(Defined, call),
+    )
+
+
 def trees(fields: tuple[Field, ...] = _FIELDS) -> st.SearchStrategy[Predicate]:
     """Predicates as they come, not simplified."""
 
@@ -125,9 +192,14 @@ def python(predicate: Predicate) -> str:
             return str(predicate == TRUE)
 
 
-def _operand(operand: Field | Const) -> str:
+def _operand(operand: Term) -> str:
     if isinstance(operand, Field):
-        return ".".join(("content", *operand.path))
+        return ".".join(("content", *map(str, operand.path)))
+    if isinstance(operand, Call):
+        names = dict(zip("xyz", map(_operand, operand.args), strict=False))
+        text = re.sub(r"\b[xyz]\b", lambda found: f"({names[found[0]]})", CALLS[operand.function])
+        return f"({text})"
+    assert isinstance(operand, Const)
     if isinstance(operand.value, float):
         return f"float('{operand.value!r}')"
     return repr(operand.value).replace("datetime.", "dt.")
@@ -138,6 +210,7 @@ def evaluate_python(predicate: Predicate, content: object) -> bool | None:
     import datetime as dt
 
     try:
-        return bool(eval(python(predicate), {"content": content, "dt": dt, "Decimal": Decimal}))
+        names = {"content": content, "dt": dt, "Decimal": Decimal, "math": math}
+        return bool(eval(python(predicate), names))
     except Exception:  # noqa: BLE001 - whatever Python raises
         return None

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies_for_tests import NUMBERS, OPS, OTHERS, RELAXED, conditions, trees
+from strategies_for_tests import (
+    NUMBERS,
+    OPS,
+    OTHERS,
+    RELAXED,
+    conditions,
+    conditions_on_calls,
+    trees,
+)
 
 from predicate_extract import Compare, Const, Defined, Field, In, IsNull, Not, Truthy
 from predicate_extract.algebra.schema import can_raise
@@ -79,7 +87,7 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
 
 
 @settings(RELAXED, max_examples=300)
-@given(trees(FIELDS) | conditions(FIELDS), batches())
+@given(trees(FIELDS) | conditions(FIELDS) | conditions_on_calls(FIELDS), batches())
 def test_mask_agrees_with_python_or_sends_the_row_there(predicate, batch):
     found = mask(predicate, batch)
     raises = can_raise(predicate, batch.schema)

@@ -435,4 +435,4 @@ def test_deep_and_long_code_weakens_and_never_fails():
     elifs = HEADER + f"def rule(s):\n    if s.a == 0: return True\n{flat}"
     found = extract(load(elifs)["rule"])
     assert found.exact
-    assert len(found.predicate.operands()) == 100
+    assert len(found.predicate.values) == 100

@@ -9,7 +9,14 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies_for_tests import RELAXED, conditions, contents, evaluate_python, trees
+from strategies_for_tests import (
+    RELAXED,
+    conditions,
+    conditions_on_calls,
+    contents,
+    evaluate_python,
+    trees,
+)
 
 from predicate_extract import (
     FALSE,
@@ -48,6 +55,39 @@ def _literals_may_be_odd():
 def test_evaluation_is_that_of_python(predicate, some):
     for content in some:
         assert predicate.evaluate(content) is evaluate_python(predicate, content)
+
+
+@RELAXED
+@given(conditions_on_calls(), samples)
+def test_a_function_is_that_of_python_or_left_to_it(predicate, some):
+    for content in some:
+        answer = predicate.evaluate(content)
+        assert answer is None or answer is evaluate_python(predicate, content)
+
+
+@RELAXED
+@given(trees() | conditions_on_calls())
+def test_text_comes_back(predicate):
+    assert Predicate.parse(str(predicate)) == predicate
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a field, a constant or a function, got the end"),
+        ("price >", "got the end"),
+        ("price > 1 price", "the end, AND or OR, got 'price' at column 11"),
+        ("price ! 1", "Expected a predicate, got '! 1'"),
+        ("size(name) > 3", "no function 'size'"),
+        ("name IN (price)", "IN takes constants"),
+        ("name[price] = 1", "not the key"),
+        ("day = DATE '2024-13-01'", "cannot be read"),
+        ("(" * 5000, "nested too deeply|Expected"),
+    ],
+)
+def test_what_is_no_text_of_a_predicate_says_what_was_expected(text, message):
+    with pytest.raises(PredicateFormatError, match=message):
+        Predicate.parse(text)
 
 
 def rebuilt(predicate: Predicate) -> Predicate:
@@ -128,7 +168,7 @@ def test_a_condition_that_may_raise_hides_the_ones_after_it():
 
 
 @RELAXED
-@given(trees())
+@given(trees() | conditions_on_calls())
 def test_json_comes_back(predicate):
     assert Predicate.from_json(predicate.to_json()) == predicate
     assert hash(Predicate.from_json(predicate.to_json().encode())) == hash(predicate)

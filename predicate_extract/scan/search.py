@@ -1,0 +1,76 @@
+"""Finding the filters of a source tree, and their predicates, without importing anything of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+from predicate_extract.algebra.predicate import TRUE
+from predicate_extract.extraction import extract_unrun
+from predicate_extract.report import Extraction, Reason
+from predicate_extract.scan.modules import Tree
+from predicate_extract.scan.rules import Hazards, Rule, names_found
+
+_SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileFound:
+    """The filters of one file, in its order; or why it could not be read."""
+
+    path: Path
+    extractions: tuple[Extraction, ...] = ()
+    error: str = ""
+
+
+def source_files(root: Path) -> list[Path]:
+    """The Python files under a folder; hidden folders and virtual environments are left out."""
+    found: list[Path] = []
+    for folder, folders, names in os.walk(root):
+        here = Path(folder)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _SKIPPED
+            and not (here / name / "pyvenv.cfg").is_file()
+        )
+        found += sorted(here / name for name in names if name.endswith(".py"))
+    return found
+
+
+def scan(
+    root: Path,
+    rules: Sequence[Rule],
+    known: Mapping[str, ModuleType],
+    files: Iterable[Path] | None = None,
+) -> Iterator[FileFound]:
+    """Look through the files under a folder. Files without a filter give nothing.
+
+    `known` are modules that the tree may use as they are, the one with the base class of filters
+    among them.
+    """
+    tree, hazards = Tree(root, known), Hazards(rules)
+    for path in source_files(root) if files is None else files:
+        try:
+            names = names_found(rules, path.read_text(encoding="utf-8"))
+            module = tree.module(path) if names else None
+        except (SyntaxError, ValueError, OSError, RecursionError) as error:
+            yield FileFound(path, error=f"{type(error).__name__}: {error}")
+            continue
+        if module is not None:
+            found = (_extraction(module, name, path, hazards) for name in names)
+            yield FileFound(path, tuple(found))
+
+
+def _extraction(module: ModuleType, name: str, path: Path, hazards: Hazards) -> Extraction:
+    target = vars(module).get(name)
+    if isinstance(target, type | FunctionType):
+        return extract_unrun(target, hazards)
+    reason = Reason(
+        0, name, "not-run", "what this is would only be known by running the module", "import it"
+    )
+    return Extraction(name, TRUE, False, True, (reason,), (), None, str(path), 0)

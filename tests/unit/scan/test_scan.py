@@ -1,0 +1,205 @@
+"""Filters found in a source tree of which nothing is imported, and analysed as if it were."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import activebroker
+from activebroker.cli import app
+from predicate_extract import Extraction, extract
+from predicate_extract.scan.rules import RuleError, load_rules
+from predicate_extract.scan.search import scan, source_files
+
+FILES = {
+    "shop/__init__.py": "LEAST = 5\n",
+    "shop/kinds.py": (
+        "import enum\n"
+        "from dataclasses import dataclass\n"
+        "class Kind(enum.Enum):\n"
+        "    NEW = 'new'\n"
+        "    OLD = 'old'\n"
+        "WORDS = frozenset({'a', 'b'})\n"
+    ),
+    "shop/filters.py": (
+        "import random, re\n"
+        "from activebroker import FIFOFilter\n"
+        "from shop.kinds import Kind, WORDS\n"
+        "from . import LEAST, helpers\n"
+        "from .helpers import near as close\n"
+        "import no_such_package\n"
+        "open('ran', 'w')\n"
+        "PATTERN = re.compile('^x')\n"
+        "COMPUTED = helpers.compute()\n"
+        "class Base(FIFOFilter):\n"
+        "    def enqueue(self, event):\n"
+        "        if event.content.kind == Kind.NEW:\n"
+        "            super().enqueue(event)\n"
+        "class Narrow(Base):\n"
+        "    LIMIT = LEAST * 2\n"
+        "    def __init__(self, words=WORDS):\n"
+        "        super().__init__()\n"
+        "        self.words = tuple(words)\n"
+        "    def enqueue(self, event):\n"
+        "        s = event.content\n"
+        "        if close(s.price, self.LIMIT) and s.word in self.words and PATTERN.match(s.id):\n"
+        "            super().enqueue(event)\n"
+        "class Chance(FIFOFilter):\n"
+        "    def enqueue(self, event):\n"
+        "        if event.content.price > LEAST and random.random() < 0.5:\n"
+        "            super().enqueue(event)\n"
+        "class Foreign(no_such_package.Filter):\n"
+        "    def enqueue(self, event):\n"
+        "        super().enqueue(event)\n"
+        "class Late(FIFOFilter):\n"
+        "    def __init__(self, limit):\n"
+        "        self.limit = limit\n"
+        "    def enqueue(self, event):\n"
+        "        if event.content.late and event.content.delay > self.limit:\n"
+        "            super().enqueue(event)\n"
+        "class Unknown(FIFOFilter):\n"
+        "    def enqueue(self, event):\n"
+        "        if event.content.price > COMPUTED:\n"
+        "            super().enqueue(event)\n"
+        "class Plain:\n"
+        "    pass\n"
+        "raise SystemExit('this ran')\n"
+    ),
+    "shop/helpers.py": (
+        "def compute():\n    raise SystemExit('this ran')\n"
+        "def near(price, limit):\n    return 0 < price <= limit\n"
+    ),
+    "rules/login.py": (
+        "FAILED = {'FAILURE', 'DENY'}\n"
+        "def rule(event):\n"
+        "    if event.get('type') != 'login':\n"
+        "        return False\n"
+        "    return event.get('outcome') in FAILED\n"
+    ),
+    "rules/broken.py": "def rule(event):\n    return (\n",
+    ".hidden/rule.py": "def rule(event):\n    return True\n",
+    "env/pyvenv.cfg": "",
+    "env/rule.py": "def rule(event):\n    return True\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def found_in(tree: Path, *rules: Path) -> dict[str, Extraction]:
+    found = scan(tree, load_rules(rules), {"activebroker": activebroker})
+    return {each.name: each for file in found for each in file.extractions}
+
+
+def test_the_filters_of_a_tree_are_found_without_running_it(tree: Path) -> None:
+    before = set(sys.modules)
+    found = found_in(tree)
+    assert {name: (str(each.predicate), each.exact) for name, each in found.items()} == {
+        "Base": ("kind = ENUM 'Kind.NEW'", True),
+        "Narrow": (
+            "price > 0 AND price <= 10 AND word IN ('a', 'b') AND match(id, '^x')"
+            " AND kind = ENUM 'Kind.NEW'",
+            True,
+        ),
+        "Chance": ("price > 5", False),
+        "Foreign": ("TRUE", False),
+        "Late": ("late", False),
+        "Unknown": ("TRUE", False),
+        "rule": (
+            "get(content, 'type', NULL) = 'login'"
+            " AND get(content, 'outcome', NULL) IN {'DENY', 'FAILURE'}",
+            True,
+        ),
+    }
+    assert not (tree / "ran").exists()
+    assert not {name for name in set(sys.modules) - before if name.startswith(("shop", "rules"))}
+
+
+def test_it_says_why_a_predicate_is_not_exact(tree: Path) -> None:
+    found = found_in(tree)
+    assert [reason.kind for reason in found["Chance"].reasons] == ["chance"]
+    assert [reason.kind for reason in found["Foreign"].reasons] == ["not-run"]
+    assert [reason.kind for reason in found["Late"].reasons] == ["no-instance"]
+
+
+def test_what_a_search_finds_is_what_extract_finds(tree: Path) -> None:
+    """The same class, imported."""
+    sys.path.insert(0, str(tree))
+    try:
+        import rules.login  # type: ignore[import-not-found]
+
+        assert extract(rules.login.rule).predicate == found_in(tree)["rule"].predicate
+    finally:
+        sys.path.remove(str(tree))
+        for name in [name for name in sys.modules if name.startswith("rules")]:
+            del sys.modules[name]
+
+
+def test_hidden_folders_and_environments_are_left_out(tree: Path) -> None:
+    names = [str(path.relative_to(tree)) for path in source_files(tree)]
+    assert names == sorted(name for name in FILES if name.startswith(("rules", "shop")))
+
+
+def test_rules_of_ones_own_find_and_weaken(tree: Path) -> None:
+    rules = tree / "more.yml"
+    rules.write_text(
+        "id: helper\nlanguage: python\nmetadata: {use: find}\n"
+        "rule: {kind: function_definition, has: {field: name, regex: ^near$}}\n"
+        "---\n"
+        "id: outcome\nlanguage: python\nmessage: outcomes are late\nmetadata: {use: weaken}\n"
+        "rule: {pattern: event.get('outcome')}\n"
+    )
+    found = found_in(tree, rules)
+    assert "near" in found
+    assert str(found["rule"].predicate) == "get(content, 'type', NULL) = 'login'"
+    assert found["rule"].reasons[0].message == "outcomes are late"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id: [", "is not YAML"),
+        ("id: x\nrule: {kind: call}\n", "metadata"),
+        ("id: x\nmetadata: {use: find}\nrule: {kind: no_such_kind}\n", "cannot be used"),
+    ],
+)
+def test_a_wrong_rule_file_is_an_error_that_says_what_is_wrong(
+    tree: Path, text: str, message: str
+) -> None:
+    path = tree / "wrong.yml"
+    path.write_text(text)
+    with pytest.raises(RuleError, match=message):
+        load_rules([path])
+    result = explain(tree, "--rules", path)
+    assert result.exit_code == 2 and message in result.stderr
+    assert explain(tree, "--rules", tree / "missing.yml").exit_code == 2
+
+
+def explain(*arguments: object) -> Result:
+    plain = {"COLUMNS": "200", "NO_COLOR": "1", "FORCE_COLOR": ""}
+    return CliRunner().invoke(app, ["explain", *map(str, arguments)], env=plain)
+
+
+def test_a_folder_is_explained_in_a_table(tree: Path) -> None:
+    result = explain(tree)
+    assert result.exit_code == 0
+    assert "7 filters in 6 files: 5 have a predicate, 3 an exact one." in result.stdout
+    assert "broken.py" in result.stdout and "SyntaxError" in result.stdout
+
+
+def test_a_folder_is_explained_as_json(tree: Path) -> None:
+    found = json.loads(explain(tree, "--json").stdout)
+    assert [each["name"] for each in found] == [
+        *("rule", "Base", "Narrow", "Chance", "Foreign", "Late", "Unknown"),
+    ]
