@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import FunctionType, ModuleType
-from typing import Any
+from types import FunctionType
 
-from predicate_extract.algebra.constants import is_plain
 from predicate_extract.algebra.functions import METHODS
 from predicate_extract.algebra.predicate import Predicate
 from predicate_extract.algebra.terms import Call, Const, Field
@@ -20,8 +16,9 @@ from predicate_extract.analysis.content import Content
 from predicate_extract.analysis.describe import describe_target
 from predicate_extract.analysis.following import Frame, Got, Hazards, State
 from predicate_extract.analysis.instance import FilterInstance
+from predicate_extract.analysis.members import member_of
 from predicate_extract.analysis.operations import apply, truth
-from predicate_extract.analysis.scope import is_mutable, resolve_in_module, wrap
+from predicate_extract.analysis.scope import is_mutable, wrap
 from predicate_extract.analysis.statements import Point, Statements
 from predicate_extract.analysis.tree import Leaf, Tree, bind, predicate_of, settle
 from predicate_extract.analysis.values import (
@@ -206,7 +203,7 @@ class Analysis(Statements):
             case Field():
                 return self._read(self.content.member(owner, name), owner, frame, state)
             case Known(it):
-                return Leaf(Got(_member_of(it, name), state))
+                return Leaf(Got(member_of(it, name, frame.code.source.file), state))
             case Call() | Const() if name in METHODS:
                 return Leaf(Got(apply(name, owner), state))
         raise Weaken("unsupported", f"the attribute {name} is not one of the content")
@@ -229,34 +226,3 @@ def _constant(value: object) -> Value:
 
 
 _TOO_LARGE = "the condition is too large, and was weakened"
-
-
-def _member_of(it: Any, name: str) -> Value:
-    """An attribute of a known object, if it is constant.
-
-    Raises: Weaken.
-    """
-    match it:
-        case ModuleType() if hasattr(it, name):
-            value = getattr(it, name)
-            if isinstance(value, FunctionType | type | ModuleType) or callable(value):
-                return wrap(value)
-            if it.__name__.partition(".")[0] in sys.stdlib_module_names and is_plain(value):
-                return wrap(value)
-            if isinstance(value, re.RegexFlag):
-                return Const(int(value))
-            return resolve_in_module(it, name)
-        case type():
-            value = vars(it).get(name)
-            if isinstance(value, staticmethod | classmethod):
-                value = value.__func__ if isinstance(value, staticmethod) else getattr(it, name)
-            if value is None:
-                value = getattr(it, name, None)
-            if isinstance(value, property) or value is None or is_mutable(value):
-                raise Weaken("unsupported", f"{it.__name__}.{name} is not a constant")
-            return wrap(value)
-    params = getattr(type(it), "__dataclass_params__", None)
-    frozen = params is not None and params.frozen
-    if frozen and name in vars(it) and not is_mutable(vars(it)[name]):
-        return wrap(vars(it)[name])
-    raise Weaken("unsupported", f"whether the attribute {name} is constant is not known")

@@ -118,6 +118,8 @@ class FilterInstance:
                 return self._initial(name)
             value, fresh = self._init_value(name)
         elif fixed is not None:
+            if any(name in method.source.file.set_attributes for method in self._methods):
+                raise Weaken("state", f"the attribute {name} is set from outside", _HOIST)
             value, fresh = fixed[0], self._is_fresh_in_class(name)
             if self.given is not None and name in getattr(self.given, "__dict__", {}):
                 value, fresh = self.given.__dict__[name], False

@@ -8,15 +8,14 @@ file only ever reads it.
 from __future__ import annotations
 
 import ast
-import linecache
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from types import FunctionType, ModuleType
+from types import FunctionType
 
 from predicate_extract.algebra.constants import is_plain, member_of
 from predicate_extract.algebra.terms import Const
-from predicate_extract.analysis.source import FunctionNode, Source, parsed
+from predicate_extract.analysis.source import FunctionNode, Source, SourceFile
 from predicate_extract.analysis.values import Display, Known, Value
 from predicate_extract.report import Weaken
 
@@ -134,21 +133,9 @@ def resolve(name: str, function: FunctionType, source: Source) -> Value:
     return wrap(value)
 
 
-def resolve_in_module(module: ModuleType, name: str) -> Value:
-    """What `module.name` is.
-
-    Raises: Weaken, if that is not surely constant.
-    """
-    value = getattr(module, name)
-    path = getattr(module, "__file__", None) or ""
-    text = "".join(linecache.getlines(path)) if path.endswith(".py") else ""
-    try:
-        file = parsed(path, text)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise Weaken("stale-source", f"{path} cannot be compiled: {error}") from error
-    if not text or is_mutable(value) or len(_names(file.tree).bindings.get(name, ())) != 1:
-        raise Weaken("rebound-name", f"whether {module.__name__}.{name} is constant is not known")
-    return wrap(value)
+def is_bound_once(name: str, file: SourceFile) -> bool:
+    """Whether a module's own code binds a global name once."""
+    return len(_names(file.tree).bindings.get(name, ())) == 1
 
 
 def _defining_scope(name: str, source: Source) -> ast.AST:

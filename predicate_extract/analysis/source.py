@@ -56,6 +56,19 @@ class SourceFile:
                 found.setdefault(node.id, []).append(node)
         return found
 
+    @cached_property
+    def set_attributes(self) -> frozenset[str]:
+        """The attributes that the file sets on anything but `self`: they are no constants."""
+        found: set[str] = set()
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Attribute(owner, name, ast.Store() | ast.Del()):
+                    if not (isinstance(owner, ast.Name) and owner.id == "self"):
+                        found.add(name)
+                case ast.Call(ast.Name("setattr" | "delattr"), [_, ast.Constant(str(name)), *_]):
+                    found.add(name)
+        return frozenset(found)
+
     def codes(self, qualname: str, first_line: int) -> list[CodeType]:
         """The code objects that the functions of this name on this line compile to."""
         return self._codes.get((qualname, first_line), [])

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 from activebroker import Event
 from activebroker.events import EventType
 from predicate_extract import TRUE, Extraction, Predicate, extract
+from predicate_extract.backends.columns import mask
 from tests.corpus.case import Case
 from tests.corpus.check import Runner, all_cases
 from tests.corpus.expected import evaluate
@@ -55,6 +57,24 @@ def test_a_case(case: Case) -> None:
     assert found.exact == (not found.reasons)
     assert Predicate.parse(str(found.predicate)) == found.predicate
     assert Predicate.from_json(found.predicate.to_json()) == found.predicate
+
+
+TYPED = tuple(case for case in CASES if case.typed is not None)
+
+
+@pytest.mark.parametrize("case", TYPED, ids=lambda case: case.name)
+def test_columns_answer_as_the_contents_do(case: Case) -> None:
+    """On the columns of a batch, each row is true, false or raised as its content is; or left to
+    the filter."""
+    assert case.typed is not None
+    rng, type = Random(case.name), EventType.of(case.typed)
+    contents = [type.check(case.events(rng), "corpus") for _ in range(EVENTS)]
+    predicate = extraction(case).predicate
+    found = mask(predicate, pa.record_batch(type.codec.encode(contents), schema=type.schema))
+    for index, content in enumerate(contents):
+        expected = predicate.evaluate(content)
+        if found.raised is None or not found.raised[index]:
+            assert bool(found.true[index]) is expected, content
 
 
 def test_most_cases_have_a_predicate_and_an_exact_one() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from datetime import date
 from types import SimpleNamespace
 from typing import Any
@@ -341,6 +342,30 @@ def test_filters(target, args, text, exact, stateful):
     found = extract(target, *args)
     assert (str(found.predicate), found.exact, found.stateful) == (text, exact, stateful)
     assert found.exact == (not found.reasons)
+
+
+class Watched(FIFOFilter):
+    effects = "ignore"
+
+    def __init__(self):
+        super().__init__()
+        self.seen = 0
+        self.last = {}
+
+    def enqueue(self, event):
+        s = event.content
+        self.seen += 1
+        print(s.name)
+        if os.getpid() and s.price > 100:
+            self.last[s.name] = s.price
+            super().enqueue(event)
+
+
+def test_effects_can_be_ignored():
+    found = extract(Watched)
+    assert (str(found.predicate), found.exact) == ("price > 100", False)
+    kept = type("Kept", (Watched,), {"effects": "keep"})
+    assert str(extract(kept).predicate) == "TRUE"
 
 
 def test_a_reason_points_at_its_line():

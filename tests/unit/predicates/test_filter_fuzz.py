@@ -68,7 +68,7 @@ def violations_of(seed: int) -> list[str]:
     return list(violations(text, [writer.content() for _ in range(12)]))
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(20))
 def test_generated_filters(block):
     for seed in range(block * 100, block * 100 + 100):
         assert violations_of(seed) == [], f"seed {seed}"

@@ -189,3 +189,20 @@ def test_globals_are_constants_only_where_nothing_rebinds_them(module):
     )
     found = [str(extract(rule).predicate) for rule in loaded.rules]
     assert found == ["x > 1", "TRUE", "TRUE", "x IN {'a'}", "TRUE", "x > 3.141592653589793", "TRUE"]
+
+
+def test_an_attribute_that_the_file_sets_is_no_constant(module):
+    loaded = module.load(
+        "class Limits:\n    LOW = 1\n    HIGH = 2\n    TOP = 3\n"
+        "class Filter(FIFOFilter):\n"
+        "    STEP = 5\n    LEAST = 6\n"
+        "    def enqueue(self, event):\n"
+        "        if event.content.x > self.STEP and event.content.x > self.LEAST:\n"
+        "            super().enqueue(event)\n"
+        "def change():\n    Limits.HIGH = 7\n    setattr(Limits, 'TOP', 8)\n    Filter.LEAST = 9\n"
+        "class Other:\n    def __init__(self):\n        self.LOW = self.STEP = 4\n"
+        "rules = [lambda f: f.x > Limits.LOW, lambda f: f.x > Limits.HIGH,\n"
+        "         lambda f: f.x > Limits.TOP]\n"
+    )
+    assert [str(extract(rule).predicate) for rule in loaded.rules] == ["x > 1", "TRUE", "TRUE"]
+    assert str(extract(loaded.Filter).predicate) == "x > 5"

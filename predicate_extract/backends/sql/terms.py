@@ -1,0 +1,104 @@
+"""The terms of a predicate, over the columns of a schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from predicate_extract.algebra.constants import Plain, is_plain
+from predicate_extract.algebra.schema import find
+from predicate_extract.algebra.terms import Call, Const, Field, Key, Term
+from predicate_extract.backends.sql.functions import applied
+from predicate_extract.backends.sql.literals import literal
+from predicate_extract.backends.sql.logic import FALSE, any_of
+from predicate_extract.backends.sql.values import Value, constant, is_null
+from predicate_extract.backends.truth import Unfaithful
+
+
+class Terms:
+    """Writes the terms over the rows of one schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def value(self, term: Term) -> Value:
+        """The value of a term.
+
+        Raises: Unfaithful.
+        """
+        match term:
+            case Field():
+                return self._field(term)
+            case Const(value):
+                return constant(value)
+            case Call(function, args) if term.fields():
+                return applied(function, [self.value(arg) for arg in args])
+            case Call():
+                return constant(_computed(term))
+        raise Unfaithful
+
+    def _field(self, field: Field) -> Value:
+        slot = find(self._schema, field)
+        if slot is None:
+            raise Unfaithful
+        if pa.types.is_dictionary(slot.type):
+            slot = replace(slot, type=slot.type.value_type)
+        sql = self._column(field.path)
+        null = is_null(sql)
+        missing = FALSE
+        if not slot.reachable:
+            ways = (field.path[:depth] for depth in range(1, len(field.path)))
+            missing = any_of(is_null(self._column(way)) for way in ways)
+        value = Value(
+            sql,
+            slot.family or ("list" if pa.types.is_list(slot.type) else None),
+            nulls=(null,) if slot.nullable or not slot.reachable else (),
+            none=null & ~missing if slot.nullable else FALSE,
+            raised=missing,
+            slot=slot,
+        )
+        types, arrow = pa.types, slot.type
+        if types.is_boolean(arrow):
+            return replace(value, sql_type="BOOLEAN", high=1)
+        if types.is_signed_integer(arrow):
+            limit = 2 ** (arrow.bit_width - 1)
+            type = "BIGINT" if arrow.bit_width == 64 else ""
+            return replace(value, sql_type=type, low=-limit, high=limit - 1)
+        if types.is_unsigned_integer(arrow):
+            return replace(value, high=2**arrow.bit_width - 1)
+        if types.is_float64(arrow):
+            return replace(value, nan=True)
+        if types.is_float32(arrow):
+            return replace(value, sql=exp.cast(sql, "DOUBLE"), nan=True)
+        if types.is_floating(arrow):
+            raise Unfaithful
+        return value
+
+    def _column(self, path: tuple[Key, ...]) -> exp.Expr:
+        level: pa.Schema | pa.StructType = self._schema
+        sql: exp.Expr | None = None
+        for key in path:
+            name = str(key)
+            # In SQL, `a` and `A` are one name.
+            if [other.casefold() for other in level.names].count(name.casefold()) != 1:
+                raise Unfaithful
+            if sql is None:
+                sql = exp.column(exp.to_identifier(name))
+            else:
+                sql = exp.Bracket(this=sql, expressions=[literal(name)])
+            level = level.field(name).type
+        assert sql is not None, "a field that is found has a path"
+        return sql
+
+
+def _computed(term: Term) -> Plain:
+    """The value of a term without fields."""
+    try:
+        value = term.compute(lambda field: None)
+    except Exception as error:  # it always raises, and each row is the filter's
+        raise Unfaithful from error
+    if not is_plain(value):
+        raise Unfaithful
+    return value  # type: ignore[return-value]

@@ -1,0 +1,507 @@
+"""DuckDB keeps every row that Python says must be kept; exactly those, where it is claimed so."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from enum import Enum
+from random import Random
+from typing import Annotated, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_for_tests import OPS, RELAXED, constants, not_nan, trees
+from test_column_masks import COLUMNS, FAITHFUL, FIELDS, batches, rows_of
+
+from activebroker.events import EventType, Zone
+from predicate_extract import (
+    TRUE,
+    And,
+    Call,
+    Compare,
+    Const,
+    Defined,
+    Field,
+    In,
+    IsNull,
+    Member,
+    Not,
+    Or,
+    Predicate,
+    Term,
+    Truthy,
+)
+from predicate_extract.backends.sql import logic, to_sql
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Any]:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        yield connection
+
+
+def check(
+    database: Any, predicate: Predicate, batch: pa.RecordBatch, contents: list[Any] | None = None
+) -> None:
+    """The SQL is sound, and exact if it is said to be."""
+    text, exact = to_sql(predicate, batch.schema)
+    register(database, batch)
+    query = f'SELECT "row number" FROM events WHERE {text or "TRUE"}'
+    kept = {row for (row,) in database.execute(query).fetchall()}
+    compare(predicate, exact, kept, rows_of(batch) if contents is None else contents)
+
+
+def check_all(database: Any, predicates: list[Predicate], batch: pa.RecordBatch) -> list[bool]:
+    """The same for many, in one query. Returns which are said to be exact."""
+    answers = [to_sql(predicate, batch.schema) for predicate in predicates]
+    register(database, batch)
+    lists = (f'list("row number") FILTER (WHERE {text or "TRUE"})' for text, _ in answers)
+    (every,) = database.execute(f"SELECT {', '.join(lists)} FROM events").fetchall()
+    contents = rows_of(batch)
+    for predicate, (_, exact), kept in zip(predicates, answers, every, strict=True):
+        compare(predicate, exact, set(kept or ()), contents)
+    return [exact for _, exact in answers]
+
+
+def register(database: Any, batch: pa.RecordBatch) -> None:
+    numbered = pa.table(batch).append_column("row number", pa.array(range(batch.num_rows)))
+    database.register("events", numbered)
+
+
+def compare(predicate: Predicate, exact: bool, kept: set[int], contents: list[Any]) -> None:
+    for index, content in enumerate(contents):
+        expected = predicate.evaluate(content)
+        assert index in kept or expected is False, f"{predicate} loses {content}"
+        assert not exact or (index in kept) == (expected is True), f"{predicate} on {content}"
+
+
+# -- terms -------------------------------------------------------------------------------------
+
+BINARY = (
+    "+",
+    "-",
+    "*",
+    "/",
+    "//",
+    "%",
+    "min",
+    "max",
+    "contains",
+    "startswith",
+    "endswith",
+    "strip",
+)
+UNARY = (
+    *("neg", "abs", "len", "lower", "upper", "casefold", "strip", "lstrip", "rstrip", "isnan"),
+    *("year", "month", "day", "isoweekday", "weekday", "hour", "minute", "second", "is_integer"),
+    *("str", "date"),
+)
+fields = st.sampled_from(FIELDS)
+
+
+def calls(inner: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
+    return st.one_of(
+        st.builds(Call, st.sampled_from(UNARY), st.tuples(inner)),
+        st.builds(Call, st.sampled_from(BINARY), st.tuples(inner, inner)),
+    )
+
+
+numeric = st.sampled_from([Field((name,)) for name in "ikufgb"] + [Field(("r", "x"))])
+small = st.sampled_from((0, 1, -1, 2, 3, -7, 10, 0.5, -2.0, 2.5, True)).map(Const)
+arithmetic = st.recursive(
+    numeric | small,
+    lambda inner: st.one_of(
+        st.builds(Call, st.sampled_from(("neg", "abs")), st.tuples(inner)),
+        st.builds(Call, st.sampled_from(BINARY[:8]), st.tuples(inner, inner)),
+    ),
+    max_leaves=4,
+)
+texts = st.sampled_from([Field(("s",)), Field(("r", "y"))]) | st.sampled_from(
+    ("", "a", "b", "ab", "ß", " ", "\t")
+).map(Const)
+textual = st.recursive(
+    texts,
+    lambda inner: st.one_of(
+        st.builds(
+            Call, st.sampled_from(("lower", "upper", "strip", "lstrip", "len")), st.tuples(inner)
+        ),
+        st.builds(Call, st.sampled_from(("+", *BINARY[8:])), st.tuples(inner, inner)),
+    ),
+    max_leaves=3,
+)
+terms = st.one_of(arithmetic, textual, st.recursive(fields | constants, calls, max_leaves=3))
+
+
+def conditions_on(
+    terms: st.SearchStrategy[Term], constants: st.SearchStrategy[Const]
+) -> st.SearchStrategy[Predicate]:
+    return st.one_of(
+        st.builds(Compare, st.sampled_from(OPS), terms, constants),
+        st.builds(Compare, st.sampled_from(OPS), terms, terms),
+        st.builds(In, terms, st.lists(not_nan, max_size=4, unique=True).map(tuple), st.booleans()),
+        *(st.builds(kind, terms) for kind in (IsNull, Truthy, Defined)),
+    )
+
+
+def combined(inner: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
+    several = st.lists(inner, min_size=2, max_size=3).map(tuple)
+    return st.builds(And, several) | st.builds(Or, several) | st.builds(Not, inner)
+
+
+on_terms = st.recursive(
+    conditions_on(arithmetic, small)
+    | conditions_on(textual, texts)
+    | conditions_on(terms, constants),
+    combined,
+    max_leaves=4,
+)
+
+
+@settings(RELAXED, max_examples=300)
+@given(trees(FIELDS), batches())
+def test_conditions_on_fields_keep_what_python_keeps(database, predicate, batch):
+    check(database, predicate, batch)
+
+
+@settings(RELAXED, max_examples=500)
+@given(on_terms, batches())
+def test_conditions_on_terms_keep_what_python_keeps(database, predicate, batch):
+    check(database, predicate, batch)
+
+
+# -- each kind of value and each function, on chosen values ------------------------------------
+
+
+def columns(**of: tuple[pa.DataType, list[Any]]) -> pa.RecordBatch:
+    """All combinations of these values, in columns without nulls."""
+    rows = list(itertools.product(*(values for _, values in of.values())))
+    arrays = [
+        pa.array([row[place] for row in rows], type) for place, (type, _) in enumerate(of.values())
+    ]
+    schema = pa.schema([pa.field(name, type, False) for name, (type, _) in of.items()])
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@pytest.mark.parametrize("name", FAITHFUL)
+def test_comparisons_with_constants_are_exact(database, name):
+    batch = columns(**{name: COLUMNS[name]})
+    rows = rows_of(batch)
+    every = [Compare(op, Field((name,)), Const(value)) for value in FAITHFUL[name] for op in OPS]
+    exact = check_all(database, every, batch)
+    for predicate, is_exact in zip(every, exact, strict=True):
+        raises = any(predicate.evaluate(row) is None for row in rows)
+        assert is_exact is not raises, str(predicate)
+
+
+@pytest.mark.parametrize("name", ["i", "k", "u", "f", "g", "b", "s", "y", "d", "t", "z", "m"])
+def test_fields_of_one_type_compare_exactly(database, name):
+    type, values = COLUMNS[name]
+    batch = columns(p=(type, values), q=(type, values))
+    every = [Compare(op, P, Q) for op in OPS]
+    assert all(check_all(database, every, batch))
+
+
+NUMBERS = {
+    "i": (pa.int64(), [0, 1, -1, 3, -7, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)]),
+    "k": (pa.int8(), [0, 1, -1, 3, 127, -128]),
+    "u": (pa.uint64(), [0, 1, 3, 2**64 - 1]),
+    "f": (
+        pa.float64(),
+        [0.0, -0.0, 0.1, 2.5, -7.0, 2.0**53, 1e300, 5e-324, math.inf, math.nan],
+    ),
+    "g": (pa.float32(), [0.5, 0.10000000149011612, math.nan]),
+    "b": (pa.bool_(), [True, False]),
+}
+P, Q = Field(("p",)), Field(("q",))
+
+
+@pytest.mark.parametrize("one", NUMBERS)
+def test_numbers_of_two_types_compare_as_in_python(database, one):
+    for two in NUMBERS:
+        batch = columns(p=NUMBERS[one], q=NUMBERS[two])
+        check_all(database, [Compare(op, P, Q) for op in OPS], batch)
+
+
+@pytest.mark.parametrize("name", ["i", "f", "s", "d"])
+def test_two_nones_are_equal(database, name):
+    type, values = COLUMNS[name]
+    pairs = list(itertools.product((values[0], None), repeat=2))
+    batch = pa.record_batch([pa.array(side, type) for side in zip(*pairs, strict=True)], ["p", "q"])
+    every = [Compare("==", P, Q), Compare("!=", P, Q), Not(Compare("==", P, Q))]
+    assert all(check_all(database, every, batch))
+
+
+@pytest.mark.parametrize("function", BINARY[:8])
+def test_arithmetic_is_that_of_python(database, function):
+    for one, two in itertools.product(NUMBERS, repeat=2):
+        batch = columns(p=NUMBERS[one], q=NUMBERS[two])
+        compare_with_its_results(database, Call(function, (P, Q)), batch, 6)
+
+
+def test_floats_are_written_without_loss(database):
+    values = [0.1, 0.3, 1.1, 2.675, 123456.789, 0.1 + 0.2, 1 / 3, 1e-7, 1.7976931348623157e308]
+    values += [random.uniform(-1000, 1000) for random in [Random(3)] for _ in range(40)]
+    values += [round(value, places) for value in values for places in (1, 4, 9)]
+    batch = columns(p=(pa.float64(), values))
+    every = [Compare(op, P, Const(value)) for value in values for op in ("==", "<")]
+    assert all(check_all(database, every, batch))
+
+
+def compare_with_its_results(database: Any, term: Term, batch: pa.RecordBatch, most: int) -> None:
+    results = set()
+    for row in rows_of(batch):
+        try:
+            results.add(Const(term.compute(lambda field, row=row: field.read(row))))
+        except Exception:  # noqa: BLE001 - such a row has no result
+            continue
+    some = sorted(results, key=str)[:: len(results) // most + 1]
+    every = [Compare(op, term, result) for result in some for op in ("==", "<")]
+    check_all(database, [Truthy(term), Defined(term), *every], batch)
+
+
+WORDS = (
+    *(
+        "",
+        "a",
+        "A",
+        "ab",
+        "ba",
+        " a ",
+        "\ta\n",
+        "\x1ca\x0b",
+        "\x85a\xa0",
+        "\u2003a\u3000",
+        "\u200ba",
+    ),
+    *("ß", "İ", "K", "e\u0301", "\U0001f926\U0001f3fc", "a\0b", "it's", "\\", "%", "_"),
+)
+
+
+def test_text_is_that_of_python(database):
+    words = (pa.string(), list(WORDS))
+    for function in ("lower", "upper", "casefold", "strip", "lstrip", "rstrip", "len"):
+        compare_with_its_results(database, Call(function, (P,)), columns(p=words), 99)
+    batch = columns(p=words, q=words)
+    for function in ("+", "contains", "startswith", "endswith", "strip", "lstrip", "rstrip"):
+        compare_with_its_results(database, Call(function, (P, Q)), batch, 20)
+
+
+def test_parts_of_moments_are_those_of_python(database):
+    days = [date(1, 1, 1), date(9999, 12, 31), date(2020, 2, 29), date(1969, 12, 31)]
+    times = [
+        datetime(1, 1, 1),
+        datetime(1969, 12, 31, 23, 59, 59, 999999),
+        datetime(2020, 2, 29, 7),
+    ]
+    batch = columns(d=(pa.date32(), days), t=(pa.timestamp("us"), times))
+    for function in ("year", "month", "day", "isoweekday", "weekday", "hour", "minute", "second"):
+        for name in "dt":
+            compare_with_its_results(database, Call(function, (Field((name,)),)), batch, 99)
+    assert check_all(database, [Predicate.parse("year(t) = 1969 AND hour(t) > 12")], batch) == [
+        True
+    ]
+
+
+# -- events as a channel holds them ------------------------------------------------------------
+
+
+class Side(Enum):
+    BUY = 1
+    SELL = 2
+
+
+@dataclass
+class Venue:
+    name: str
+    side: Side | None
+
+
+@dataclass
+class Order:
+    side: Side
+    venue: Venue | None
+    at: datetime
+    seen: Annotated[datetime, Zone("UTC")]
+    local: Annotated[datetime, Zone("Europe/Berlin")]
+    note: str | None
+    tags: list[str]
+    size: int
+
+
+TYPE = EventType.of(Order)
+MOMENTS = st.sampled_from([datetime(2020, 6, 1, 12), datetime(1969, 12, 31, 23, 59, 59, 5)])
+orders = st.builds(
+    Order,
+    side=st.sampled_from(Side),
+    venue=st.none() | st.builds(Venue, st.sampled_from("XY"), st.none() | st.sampled_from(Side)),
+    at=MOMENTS,
+    seen=MOMENTS.map(lambda moment: moment.replace(tzinfo=UTC)),
+    local=MOMENTS.map(lambda moment: moment.replace(tzinfo=UTC)),
+    note=st.none() | st.sampled_from(("", "n")),
+    tags=st.lists(st.sampled_from(("n", "m")), max_size=2),
+    size=st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3),
+)
+SUMMER = datetime(2020, 6, 1, 14, tzinfo=timezone(timedelta(hours=2)))
+EXACT = {
+    "side = ENUM 'Side.BUY'": True,
+    "side IN (ENUM 'Side.BUY', ENUM 'Other.SELL', 'SELL')": True,
+    "side < ENUM 'Side.SELL'": False,
+    "venue IS NOT NULL AND venue.name = 'X'": True,
+    "venue IS NULL OR venue.side IS NULL OR venue.side != ENUM 'Side.BUY'": True,
+    "venue.name = 'X'": False,
+    "at > TIMESTAMP '2020-01-01 00:00:00'": True,
+    f"seen = TIMESTAMP '{SUMMER.isoformat(' ')}'": True,
+    f"local >= TIMESTAMP '{SUMMER.isoformat(' ')}'": False,
+    "seen = TIMESTAMP '2020-06-01 12:00:00'": True,
+    "hour(at) = 12 AND at = seen OR year(local) = 1969": False,
+    "hour(seen) = 12 AND date(at) = DATE '2020-06-01'": True,
+    "contains(tags, 'n') OR len(tags) = 1 OR NOT TRUTH(tags)": True,
+    "max(size, 5) - min(size, 3) > 7 OR str(size) = '2'": True,
+    "tags = 'n' OR tags IS NULL": True,
+    "TRUTH(note) AND len(note) = 1": True,
+    "note IS NOT NULL AND upper(note) = 'N'": False,
+    "size % 1000 // 7 * size + 1 > 5": True,
+}
+on_orders = conditions_on(
+    st.sampled_from([Field((name,)) for name in Order.__annotations__])
+    | st.sampled_from([Field(("venue", "name")), Field(("venue", "side"))]),
+    st.sampled_from([Member("Side", "BUY"), Member("Side", "SELL"), Member("Site", "BUY")]).map(
+        Const
+    )
+    | MOMENTS.map(Const)
+    | st.sampled_from((SUMMER, None, "X", "BUY", "n", 2)).map(Const),
+)
+
+
+@settings(RELAXED, max_examples=200)
+@given(
+    st.sampled_from(sorted(EXACT)).map(Predicate.parse) | st.recursive(on_orders, combined),
+    st.lists(orders, min_size=1, max_size=6),
+)
+def test_events_are_kept_as_their_contents_demand(database, predicate, some):
+    arrays = TYPE.codec.encode(some)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=TYPE.schema)
+    check(database, predicate, batch, TYPE.codec.decode(arrays, len(some)))
+
+
+@pytest.mark.parametrize("text", EXACT)
+def test_exact_where_nothing_is_in_doubt(text):
+    assert to_sql(Predicate.parse(text), TYPE.schema)[1] is EXACT[text]
+
+
+# -- the text ----------------------------------------------------------------------------------
+
+TRADES = pa.schema(
+    [
+        pa.field("name", pa.string(), False),
+        pa.field("price", pa.float64(), False),
+        pa.field("size", pa.int64(), False),
+        pa.field("lot", pa.int32(), False),
+        pa.field("cost", pa.float64()),
+        pa.field("tag", pa.string()),
+        pa.field("open", pa.bool_(), False),
+        pa.field("order", pa.int16(), False),
+        pa.field("due", pa.date32(), False),
+        pa.field("route", pa.struct([pa.field("origin", pa.string(), False)])),
+    ]
+)
+TEXTS = {
+    "name = 'IBM'": "name = 'IBM'",
+    "price < 100": "price < 100",
+    "price > 100": "price > 100 AND NOT ISNAN(price)",
+    "name = 'IBM' OR price > 100": "name = 'IBM' OR (price > 100 AND NOT ISNAN(price))",
+    "NOT price > 2.5": "price <= 2.5 OR ISNAN(price)",
+    "size > 2.5 AND open AND NOT TRUTH(order)": 'size > 2 AND open AND "order" = 0',
+    "cost < 10": "cost < 10 OR cost IS NULL",
+    "cost IS NOT NULL AND cost < 10": "cost < 10",
+    "tag != 'x'": "tag <> 'x' OR tag IS NULL",
+    "tag IN ('it''s', 'b', NULL)": "tag IN ('it''s', 'b') OR tag IS NULL",
+    "due >= DATE '2020-01-31'": "due >= CAST('2020-01-31' AS DATE)",
+    "route.origin = 'JFK'": "route['origin'] = 'JFK' OR route IS NULL",
+    "route IS NOT NULL AND route.origin = 'JFK'": "route IS NOT NULL AND route['origin'] = 'JFK'",
+    "startswith(tag, 'a') OR price < 1": "STARTS_WITH(tag, 'a') OR price < 1 OR tag IS NULL",
+    "lower(name) = 'ibm'": "LOWER(name) = 'ibm' OR STRLEN(name) <> LENGTH(name)",
+    "lot + 1 > 10": "CAST(lot AS BIGINT) + 1 > 10",
+    "size % 10 = 0": "((size % 10) + 10) % 10 = 0",
+    "size != 0 AND lot / size > 1": "size <> 0 AND (CAST(lot AS DOUBLE) / NULLIF(size, 0) > 1 OR "
+    "NOT size BETWEEN -9007199254740992 AND 9007199254740992)",
+    "name = 'a' AND search(name, 'x')": "name = 'a'",
+    "size > 10000000000000000000": "FALSE",
+    "search(name, 'x')": None,
+    "TRUE": None,
+}
+
+
+@pytest.mark.parametrize("predicate", TEXTS)
+def test_the_text_stays_readable(predicate):
+    assert to_sql(Predicate.parse(predicate), TRADES)[0] == TEXTS[predicate]
+
+
+def test_what_keeps_everything_needs_no_text():
+    assert to_sql(TRUE, TRADES) == (None, True)
+    assert to_sql(Predicate.parse("nope = 1"), TRADES) == (None, False)
+
+
+def test_any_name_is_a_column(database):
+    names = [
+        word
+        for (word,) in database.execute("FROM duckdb_keywords() SELECT keyword_name").fetchall()
+    ]
+    names = list(
+        dict.fromkeys([*names, "two words", 'a"b', "a'b", "a.b", "current_date", "é", "X"])
+    )
+    values = [f"{place}" for place in range(len(names))]
+    record = pa.struct([pa.field(name, pa.string(), False) for name in names])
+    schema = pa.schema([*record, pa.field("some record", record, False)])
+    row = dict(zip(names, values, strict=True))
+    batch = pa.RecordBatch.from_pylist([{**row, "some record": row}], schema)
+    every = [
+        Compare("==", field, Const(value))
+        for name, value in row.items()
+        for field in (Field((name,)), Field(("some record", name)))
+    ]
+    assert all(check_all(database, every, batch))
+
+
+def test_a_dictionary_is_a_column_of_its_values(database):
+    batch = pa.record_batch(
+        {
+            "s": pa.array(["b", None, "a"]).dictionary_encode(),
+            "i": pa.array([2**40, 5, None]).dictionary_encode(),
+        }
+    )
+    for text in ("s > 'a'", "s != 'b'", "i > 2", "i + 1 = 6", "i < 1099511627777"):
+        check(database, Predicate.parse(text), batch)
+
+
+def test_constants_that_sql_has_not_are_no_trouble(database):
+    batch = columns(p=(pa.float64(), [1.0, math.nan]), q=(pa.string(), ["a", ""]))
+    for value in map(Const, (10**400, 10**5000, math.nan, "\ud800", "a\0b", timedelta(1))):
+        terms: list[Term] = [P, Q]
+        terms += [Call(function, (side, value)) for side in (P, Q) for function in BINARY]
+        every = [Compare(op, term, value) for term in terms for op in OPS]
+        every += [In(term, (value,)) for term in terms] + list(map(Truthy, terms))
+        check_all(database, every, batch)
+
+
+def test_names_that_differ_in_case_alone_are_left_to_python():
+    schema = pa.schema([("a", pa.int64()), ("A", pa.int64())])
+    assert to_sql(Predicate.parse("a = 1"), schema) == (None, False)
+
+
+def test_what_grows_too_large_is_left_to_python(monkeypatch):
+    predicate = Or(tuple(Compare("==", Field(("tag",)), Const(f"{n}")) for n in range(20)))
+    assert to_sql(predicate, TRADES)[1]
+    monkeypatch.setattr(logic, "MAX_TESTS", 10)
+    assert to_sql(predicate, TRADES) == (None, False)
+
+
+def test_other_dialects_are_refused():
+    with pytest.raises(ValueError, match="duckdb"):
+        to_sql(TRUE, TRADES, "mysql")
