@@ -14,10 +14,11 @@ from rich.progress import Progress
 import activebroker
 from activebroker.cli.console import console
 from activebroker.cli.targets import filters_in, load
-from activebroker.core.errors import InvalidFilter
+from activebroker.core.errors import InvalidFilter, MissingExtra
 from activebroker.events import ANY, EventType
 from activebroker.filters import FilterSpec, analyse
 from activebroker.observe import explanation, explanation_data, survey
+from predicate_extract import Extraction
 
 
 def explain(
@@ -46,14 +47,22 @@ def explain(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    as_sql: Annotated[
+        bool,
+        typer.Option("--sql", help="Print WHERE clauses for DuckDB; needs --type and extra 'sql'."),
+    ] = False,
 ) -> None:
     """Show the predicate found in a filter, and the lines that weaken it.
 
     This imports a file or module, and so runs its top-level code. Of a folder nothing is imported.
     """
     if Path(target).is_dir():
+        if as_sql:
+            raise InvalidFilter("--sql is for filters of a known type, not for a folder.")
         _explain_folder(Path(target), rules or [], as_json)
         return
+    if as_sql and event_type is None:
+        raise InvalidFilter("--sql needs the events' type, which tells the columns: --type.")
     if rules:
         raise InvalidFilter("--rules are for a folder; a file is imported, and analysed without.")
     input_type = ANY if event_type is None else EventType.of(load(event_type))
@@ -63,9 +72,23 @@ def explain(
     if as_json:
         _print_json([explanation_data(each) for each in extractions])
         return
+    if as_sql:
+        for extraction in extractions:
+            typer.echo(_where(extraction, input_type))
+        return
     out = console()
     for extraction in extractions:
         out.print(explanation(extraction))
+
+
+def _where(extraction: Extraction, input_type: EventType) -> str:
+    try:
+        from predicate_extract.backends.sql import to_sql
+    except ImportError as error:
+        raise MissingExtra("Writing SQL needs SQLGlot: uv add 'activebroker[sql]'.") from error
+    text, exact = to_sql(extraction.predicate, input_type.schema)
+    kept = "what it forwards" if exact and extraction.exact else "what it forwards, and maybe more"
+    return f"-- {extraction.name}: {kept}\nWHERE {text or 'TRUE'}"
 
 
 def _explain_folder(folder: Path, rule_files: list[Path], as_json: bool) -> None:

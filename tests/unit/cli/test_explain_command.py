@@ -135,3 +135,13 @@ def test_a_field_that_the_type_lacks_is_an_error(file: Path) -> None:
     result = explain(f"{file}:misspelt", "--type", f"{file}:Trade")
     assert result.exit_code == 2
     assert "Did you mean 'price'?" in result.stderr
+
+
+def test_sql_is_a_where_clause_for_each_filter(file: Path) -> None:
+    result = explain(f"{file}:MySubscription", "--type", f"{file}:Trade", "--sql")
+    first, clause = result.stdout.strip().split("\n")
+    assert first.startswith("-- MySubscription: ")
+    assert clause == "WHERE name = 'IBM' OR (price > 100 AND NOT ISNAN(price))"
+    for arguments in ([f"{file}:MySubscription", "--sql"], [file.parent, "--sql"]):
+        refused = explain(*arguments)
+        assert refused.exit_code == 2 and "--sql" in refused.stderr
