@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -11,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from predicate_extract import TRUE, Extraction
-from predicate_extract.scan.search import FileFound
+
+if TYPE_CHECKING:
+    from predicate_extract.scan.search import FileFound
 
 
 def survey(found: Sequence[FileFound], root: Path, files: int) -> RenderableType:

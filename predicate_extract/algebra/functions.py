@@ -107,18 +107,9 @@ def _get(container: object, key: object, default: object) -> object:
 
 
 def _deep_get(container: Any, *keys_and_default: object) -> object:
-    """Answers only what every reading of the idiom agrees on: the value behind the keys, or the
-    default where a key is missing or a null on the way."""
+    """The method of mappings that detection rules are given: a plain dict has none, and raises."""
     *keys, default = keys_and_default
-    if callable(own := getattr(type(container), "deep_get", None)):
-        return own(container, *keys, default=default)
-    for key in keys:
-        if container is None:
-            return default
-        container = _get(container, key, None)
-    if container is None and default is not None and keys:
-        raise TypeError("whether a null at the end is the default is not agreed")
-    return container
+    return type(container).deep_get(container, *keys, default=default)
 
 
 def _slice(container: Any, low: object, high: object) -> object:
@@ -220,7 +211,7 @@ def _methods() -> dict[str, Function]:
     table["is_integer"] = Function(method("is_integer", float), {(_FLOAT,): _INT})
     table["get"] = Function(_get, {})
     table["deep_get"] = Function(_deep_get, {})
-    table["values"] = Function(lambda m: tuple(_mapping(m).values()), {})
+    table["keys"] = Function(lambda mapping: frozenset(_mapping(mapping).keys()), {})
     table["isdisjoint"] = Function(method("isdisjoint", set, frozenset), {})
     return table
 

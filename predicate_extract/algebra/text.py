@@ -364,7 +364,10 @@ class _Parser:
         self._need("(")
         args = self._list(")")
         if name in ("DEFINED", "TRUTH") and len(args) == 1:
-            return Defined(args[0]) if name == "DEFINED" else Truthy(args[0])
+            if name == "TRUTH":
+                return Truthy(args[0])
+            boolean = isinstance(args[0], Const) and isinstance(args[0].value, bool)
+            return Defined(_condition(args[0]) if boolean else args[0])
         if name not in FUNCTIONS:
             raise PredicateFormatError(f"There is no function {name!r} in predicates.")
         return Call(name, tuple(args))

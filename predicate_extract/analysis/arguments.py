@@ -7,7 +7,7 @@ from typing import Any
 
 from predicate_extract.algebra.terms import Const
 from predicate_extract.analysis.code import Code
-from predicate_extract.analysis.following import Env
+from predicate_extract.analysis.following import Env, refuse_iterator
 from predicate_extract.analysis.values import Display, Known, Value
 from predicate_extract.report import Weaken
 
@@ -19,6 +19,8 @@ def bound_arguments(code: Code, args: Sequence[Value], keywords: Mapping[str, Va
     """
     a = code.source.node.args
     positional = [arg.arg for arg in (*a.posonlyargs, *a.args)]
+    for value in (*args, *keywords.values()):
+        refuse_iterator(value)
     env: dict[str, Value] = dict(zip(positional, args, strict=False))
     if len(args) > len(positional) and a.vararg is None:
         raise Weaken("raises", f"{code.name} takes fewer arguments")
@@ -45,6 +47,10 @@ def bound_arguments(code: Code, args: Sequence[Value], keywords: Mapping[str, Va
 
 
 def keyword_arguments(names: Sequence[str | None], values: Sequence[Value]) -> dict[str, Value]:
+    """The keyword arguments of a call; None stands for `**values`.
+
+    Raises: Weaken, if a name is not known.
+    """
     found: dict[str, Value] = {}
     for name, value in zip(names, values, strict=True):
         if name is not None:

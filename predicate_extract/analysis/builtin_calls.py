@@ -17,15 +17,22 @@ from predicate_extract.analysis.arguments import python_object
 from predicate_extract.analysis.code import MAKERS, Code
 from predicate_extract.analysis.expressions import Expressions, refuse_private
 from predicate_extract.analysis.following import Got, State
-from predicate_extract.analysis.operations import BEFORE, Uncertain, apply, as_term, truth
+from predicate_extract.analysis.operations import (
+    BEFORE,
+    Uncertain,
+    apply,
+    as_term,
+    hashed,
+    truth,
+)
 from predicate_extract.analysis.scope import wrap
-from predicate_extract.analysis.tree import Leaf, Tree
+from predicate_extract.analysis.tree import Leaf, Tree, check
 from predicate_extract.analysis.unpacking import iterated
-from predicate_extract.analysis.values import Display, Known, Unknown, Value
+from predicate_extract.analysis.values import ITERATOR, VIEW, Display, Known, Unknown, Value
 from predicate_extract.report import Weaken
 
 _FUNCTIONS: dict[Any, str] = {
-    **{f: f.__name__ for f in (abs, min, max, round, int, float, str, bool, len, sum, hash)},
+    **{f: f.__name__ for f in (abs, min, max, round, int, float, str, bool, len, sum)},
     math.isnan: "isnan",
     math.isinf: "isinf",
     math.isfinite: "isfinite",
@@ -56,8 +63,10 @@ class BuiltinCalls(Expressions):
                 return self._truth(args[0])
             case _ if it is len and len(args) == 1 and isinstance(args[0], Display):
                 return _length(args[0])
-            case _ if it in (min, max, sum) and len(args) == 1:
-                return self._folded(name or "", iterated(args[0]))
+            case _ if it is sum and len(args) == 1 and not isinstance(args[0], Field | Call):
+                return apply("sum", Display("tuple", iterated(args[0])))
+            case _ if it in (min, max) and len(args) == 1:
+                return _extreme(name or "", iterated(args[0]))
             case _ if name is not None and args:
                 for arg in args:
                     if isinstance(arg, Unknown):
@@ -78,23 +87,22 @@ class BuiltinCalls(Expressions):
                 return _collection(_COLLECTIONS[it], it is sorted, args)
             case _ if it is enumerate and len(args) == 1:
                 pairs = enumerate(iterated(args[0]))
-                return Display("tuple", tuple(Display("tuple", (Const(i), v)) for i, v in pairs))
+                return Display(ITERATOR, tuple(Display("tuple", (Const(i), v)) for i, v in pairs))
             case _ if it is zip:
                 rows = zip(*map(iterated, args), strict=False)
-                return Display("tuple", tuple(Display("tuple", tuple(row)) for row in rows))
+                return Display(ITERATOR, tuple(Display("tuple", tuple(row)) for row in rows))
             case _ if it is reversed and len(args) == 1:
-                return Display("tuple", iterated(args[0])[::-1])
+                return Display(ITERATOR, iterated(args[0])[::-1])
         return self._made(it, args, keywords)
 
     def _made(self, it: Any, args: tuple[Value, ...], keywords: dict[str, Value]) -> Value | None:
         """What a constructor makes of constants."""
         if not any(it == maker for maker in MAKERS):
             return None
-        plain = [python_object(arg) for arg in args]
         try:
-            return wrap(
-                it(*plain, **{key: python_object(value) for key, value in keywords.items()})
-            )
+            plain = [python_object(arg) for arg in args]
+            named = {key: python_object(value) for key, value in keywords.items()}
+            return wrap(it(*plain, **named))
         except (TypeError, ValueError, ArithmeticError, re.error) as error:
             raise Weaken("raises", f"this fails: {error}") from error
 
@@ -104,16 +112,6 @@ class BuiltinCalls(Expressions):
         except Uncertain:
             assert isinstance(value, Unknown)
             return replace(value, family="integer")
-
-    def _folded(self, name: str, items: tuple[Value, ...]) -> Value:
-        if name == "sum":
-            items = (Const(0), *items)
-        elif not items:
-            raise Weaken("raises", f"{name} of nothing fails")
-        total, *others = items
-        for item in others:
-            total = apply("+" if name == "sum" else name, total, item)
-        return total
 
     def is_instance(self, value: Value, classes: Value) -> Predicate:
         names: list[Const] = []
@@ -145,25 +143,22 @@ class BuiltinCalls(Expressions):
     def matching(
         self, how: str, args: tuple[Value, ...], keywords: dict[str, Value], state: State
     ) -> Tree[Got]:
-        pattern, text, *flags = args
-        if "flags" in keywords:
-            flags = [keywords["flags"]]
-        bits = Const(0)
-        if flags:
-            bits = Const(int(python_object(flags[0])))
-        if not isinstance(pattern, Const | Known):
-            raise Weaken("unsupported", "a computed pattern is not analysed")
-        found = pattern.value if isinstance(pattern, Const) else pattern.it
-        if isinstance(found, re.Pattern) and not flags:
-            found, bits = found.pattern, Const(found.flags)
-        if not isinstance(found, str | bytes):
+        if not 2 <= len(args) + len(keywords) <= 3 or len(args) < 2 or set(keywords) - {"flags"}:
+            raise Weaken("unsupported", "these arguments of a match are not analysed")
+        pattern, text, *more = (*args, *keywords.values())
+        flags = python_object(more[0]) if more else 0
+        found = python_object(pattern)
+        if isinstance(found, re.Pattern) and not more:
+            found, flags = found.pattern, found.flags
+        if not isinstance(found, str | bytes) or not isinstance(flags, int):
             raise Weaken("unsupported", "this pattern is not analysed")
         try:
-            re.compile(found, bits.value)  # type: ignore[arg-type, type-var]
-        except re.error as error:
+            re.compile(found, flags)
+        except (re.error, ValueError) as error:
             raise Weaken("raises", f"this pattern is wrong: {error}") from error
-        flag = int(bits.value) & ~re.UNICODE.value if isinstance(found, str) else int(bits.value)  # type: ignore
-        extra = (Const(flag),) if flag else ()
+        if isinstance(found, str):
+            flags &= ~re.UNICODE  # which is meant anyway
+        extra = (Const(int(flags)),) if flags else ()
         return Leaf(Got(apply(how, text, Const(found), *extra), state))
 
     def method_of(
@@ -175,48 +170,34 @@ class BuiltinCalls(Expressions):
         state: State,
     ) -> Tree[Got]:
         match of:
-            case Known(re.Pattern() as pattern) if name in MATCHING and len(args) == 1:
-                return self.matching(name, (Known(pattern), *args), keywords, state)
-            case Display():
+            case Known(re.Pattern()) if name in MATCHING and len(args) == 1 and not keywords:
+                return self.matching(name, (of, *args), {}, state)
+            case Display() if not keywords:
                 return Leaf(Got(_of_display(of, name, args), state))
-            case Unknown(family, what):
-                if name in ("get", "keys", "values", "items", "count") and family in (
-                    "dict",
-                    "list",
-                    None,
-                ):
-                    return Leaf(Got(Unknown(None, f"{name}() of {what}"), state))
+            case Unknown("dict", what) if name == "get" and args and not keywords:
+                found = Leaf(Got(Unknown(None, f"{name}() of {what}"), state))
+                return check(hashed(args[0]), found)
             case Term():
-                return self._of_term(of, name, args, keywords, state)
+                return Leaf(Got(_of_term(of, name, args, keywords), state))
         raise Weaken("call", f"what the method {name} does is not known", BELOW)
 
-    def _of_term(
-        self,
-        of: Term,
-        name: str,
-        args: tuple[Value, ...],
-        keywords: dict[str, Value],
-        state: State,
-    ) -> Tree[Got]:
-        if name in ("keys",) and not args:
-            return Leaf(Got(of, state))  # a membership test asks the same of both
-        if name in ("startswith", "endswith") and len(args) == 1 and isinstance(args[0], Display):
-            tests = [Truthy(apply(name, of, item)) for item in args[0].items]  # type: ignore
-            return Leaf(Got(disjunction(*tests), state))
-        if name == "get" and 1 <= len(args) <= 2 and not keywords:
-            default = args[1] if len(args) == 2 else Const(None)
-            return Leaf(Got(apply("get", of, args[0], default), state))
-        if name == "deep_get":
-            default = keywords.pop("default", Const(None))
-            if not keywords:
-                return Leaf(Got(apply("deep_get", of, *args, default), state))
-        if name == "join" and isinstance(of, Const) and len(args) == 1:
-            return Leaf(Got(_joined(of, iterated(args[0])), state))
-        if name == "format" and isinstance(of, Const):
-            raise Weaken("unsupported", "str.format is not analysed", "use an f-string")
-        if name not in METHODS or keywords:
-            raise Weaken("call", f"what the method {name} does is not known", BELOW)
-        return Leaf(Got(apply(name, of, *args), state))
+
+def _of_term(of: Term, name: str, args: tuple[Value, ...], keywords: dict[str, Value]) -> Value:
+    if name == "deep_get" and set(keywords) <= {"default"}:
+        return apply("deep_get", of, *args, keywords.get("default", Const(None)))
+    match name, args:
+        case _ if name not in METHODS or keywords:
+            pass
+        case "startswith" | "endswith", (Display("tuple", items),) if items:
+            if all(isinstance(item, Const) and isinstance(item.value, str) for item in items):
+                return disjunction(*(Truthy(apply(name, of, item)) for item in items))  # type: ignore
+        case "get", (_, *default) if len(default) <= 1:
+            return apply("get", of, args[0], *(default or [Const(None)]))
+        case _:
+            return apply(name, of, *args)
+    if name == "join" and isinstance(of, Const) and len(args) == 1 and not keywords:
+        return _joined(of, iterated(args[0]))
+    raise Weaken("call", f"what the method {name} does is not known", BELOW)
 
 
 def _classes(value: Value) -> tuple[object, ...]:
@@ -239,8 +220,20 @@ def _collection(kind: str, ordered: bool, args: tuple[Value, ...]) -> Value:
     if ordered:
         if not all(isinstance(item, Const) for item in items):
             raise Weaken("unsupported", "sorting fields is not analysed")
-        items = tuple(map(Const, sorted(item.value for item in items)))  # type: ignore
+        try:
+            items = tuple(map(Const, sorted(item.value for item in items)))  # type: ignore
+        except TypeError as error:
+            raise Weaken("raises", f"this fails: {error}") from error
     return Display(kind, items)
+
+
+def _extreme(name: str, items: tuple[Value, ...]) -> Value:
+    if not items:
+        raise Weaken("raises", f"{name} of nothing fails")
+    first, *others = items
+    for item in others:
+        first = apply(name, first, item)
+    return first
 
 
 def _of_display(of: Display, name: str, args: tuple[Value, ...]) -> Value:
@@ -252,11 +245,11 @@ def _of_display(of: Display, name: str, args: tuple[Value, ...]) -> Value:
                 return hits[-1] if hits else (default[0] if default else Const(None))
             return apply("get", of, key, default[0] if default else Const(None))
         case "keys", () if of.kind == "dict":
-            return Display("tuple", of.keys)
+            return Display(VIEW, of.keys)
         case "values", () if of.kind == "dict":
-            return Display("tuple", tuple(value for _, value in pairs))
+            return Display(VIEW, tuple(value for _, value in pairs))
         case "items", () if of.kind == "dict":
-            return Display("tuple", tuple(Display("tuple", pair) for pair in pairs))
+            return Display(VIEW, tuple(Display("tuple", pair) for pair in pairs))
         case "count", (item,) if of.kind in ("tuple", "list"):
             return apply("count", of, item)
     raise Weaken(

@@ -27,6 +27,7 @@ from predicate_extract.analysis.operations import apply
 from predicate_extract.analysis.scope import wrap
 from predicate_extract.analysis.tree import Leaf, Tree, bind, check
 from predicate_extract.analysis.values import (
+    UNHEEDED,
     Display,
     Forward,
     Function,
@@ -41,7 +42,7 @@ from predicate_extract.report import Weaken
 
 MAX_DEPTH = 12
 
-_TRANSPARENT = ("cast", "assert_type", "reveal_type")
+_TRANSPARENT = ("cast", "assert_type")
 
 
 class Calls(BuiltinCalls):
@@ -99,7 +100,7 @@ class Calls(BuiltinCalls):
         """A call that is not understood: it may do anything, unless effects are to be ignored."""
         if self._ignore_effects and weaken.kind in ("call", "unsupported", "no-source"):
             self.notes.reasons[self.reason(weaken, node, frame)] = None
-            return Leaf(Got(Unknown(None, "what a call gives"), state))
+            return Leaf(Got(Unknown(UNHEEDED, "what a call gives"), state))
         return self.stop(weaken, node, frame)
 
     # -- any, all, isinstance: what looks at its arguments in its own way ----------------------

@@ -22,7 +22,7 @@ _COROUTINE_OR_GENERATOR = 0x20 | 0x80 | 0x200
 # What these make of constants is constant, and the same everywhere.
 MAKERS = (
     *(datetime, date, time, timedelta, timezone, Decimal, re.compile, range, frozenset, ZoneInfo),
-    *(datetime.fromisoformat, date.fromisoformat, time.fromisoformat, datetime.strptime),
+    *(datetime.fromisoformat, date.fromisoformat, time.fromisoformat),
 )
 
 

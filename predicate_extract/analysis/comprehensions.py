@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from predicate_extract.analysis.following import Following, Frame, Got, State
 from predicate_extract.analysis.tree import Leaf, Tree, bind, remember
-from predicate_extract.analysis.unpacking import assigned, iterated
+from predicate_extract.analysis.unpacking import assigned, iterated, names_in
 from predicate_extract.analysis.values import Display
 from predicate_extract.report import Weaken
 
@@ -32,17 +31,17 @@ class Comprehensions(Following):
             def add(got: Got) -> Tree[Got]:
                 so_far = got.state.get(_FOUND)
                 assert isinstance(so_far, Display)
-                found = Display(kind, (*so_far.items, got.value))
+                found = Display("list", (*so_far.items, got.value))
                 return self.checked(got.value, more(got.state.set(_FOUND, found)))
 
             return bind(self.value(element, frame, at), add)
 
         def done(at: State) -> Tree[Got]:
             found = at.get(_FOUND)
-            assert found is not None
-            return Leaf(Got(found, at))
+            assert isinstance(found, Display)
+            return Leaf(Got(Display(kind, found.items), at))
 
-        start = state.set(_FOUND, Display(kind, ()))
+        start = state.set(_FOUND, Display("list", ()))
         return self.each(generators, frame, start, visit, done, state)
 
     def each(
@@ -55,8 +54,15 @@ class Comprehensions(Following):
         around: State,
     ) -> Tree[Got]:
         """Visit every round of a comprehension in order; its names end with it."""
-        tree = self._each(generators, frame, start, visit, done)
-        return bind(tree, lambda got: Leaf(Got(got.value, replace(got.state, env=around.env))))
+        own = [_FOUND, *(name for each in generators for name in names_in(each.target))]
+
+        def end(got: Got) -> Tree[Got]:
+            state = got.state
+            for name in own:  # what `:=` binds inside stays
+                state = state.set(name, around.get(name))
+            return Leaf(Got(got.value, state))
+
+        return bind(self._each(generators, frame, start, visit, done), end)
 
     def _each(
         self,

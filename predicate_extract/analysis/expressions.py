@@ -25,10 +25,12 @@ from predicate_extract.analysis.operations import (
     compare,
     truth,
 )
+from predicate_extract.analysis.scope import is_bound_once
 from predicate_extract.analysis.source import Source
 from predicate_extract.analysis.tree import Leaf, Tree, bind, branch, remember
 from predicate_extract.analysis.unpacking import iterated
 from predicate_extract.analysis.values import (
+    ITERATOR,
     Display,
     Function,
     Unknown,
@@ -179,7 +181,7 @@ class Expressions(Comprehensions):
                 kind = "list" if isinstance(node, ast.ListComp) else "set"
                 return self.collected(kind, element, generators, frame, state)
             case ast.GeneratorExp(element, generators):
-                return self.collected("tuple", element, generators, frame, state)
+                return self.collected(ITERATOR, element, generators, frame, state)
         raise Weaken(*describe(node))
 
     def _mapped(
@@ -226,6 +228,9 @@ class Expressions(Comprehensions):
             display = Display(kind, got.values)
             return self.checked(display, Leaf(Got(display, got.state)))
 
+        for item in items:
+            if isinstance(item, ast.GeneratorExp):
+                raise Weaken(*describe(item))
         return bind(self.values(items, frame, state), go)
 
     def _bool_op(
@@ -254,11 +259,10 @@ class Expressions(Comprehensions):
                     join = conjunction if both else disjunction
                     return Leaf(Got(join(truth(value, False), truth(second, False)), after))
             settled = Const(not both) if isinstance(value, Predicate) else value
-            end: Callable[[], Tree[Got]] = lambda: Leaf(Got(settled, got.state))  # noqa: E731
-            more: Callable[[], Tree[Got]] = lambda: later  # noqa: E731
+            end: Tree[Got] = Leaf(Got(settled, got.state))
+            yes, no = (later, end) if both else (end, later)
             typed = self.content.typed
-            yes, no = (more, end) if both else (end, more)
-            return self.when(lambda: truth(value, typed), first, frame, yes, no)
+            return self.when(lambda: truth(value, typed), first, frame, lambda: yes, lambda: no)
 
         return bind(tree, go)
 
@@ -326,7 +330,16 @@ class Expressions(Comprehensions):
     def inner_function(
         self, node: ast.Lambda | ast.FunctionDef, frame: Frame, state: State
     ) -> Function:
-        """A function made here. Its names must not be bound anew after this."""
+        """A function made here.
+
+        Raises: Weaken, if a name that it takes from around it may be bound anew before it runs.
+        """
+        used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        for name, _ in state.env:
+            if name in used and not is_bound_once(name, frame.code.source.node):
+                raise Weaken(
+                    "rebound-name", f"{name} may have another value when this function is called"
+                )
         code = Code(Source(frame.code.source.file, node), frame.code.function, inner=True)
         return Function(code, names=(*state.env, *frame.names))
 

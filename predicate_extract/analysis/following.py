@@ -30,7 +30,7 @@ from predicate_extract.analysis.tree import (
     check,
     remember,
 )
-from predicate_extract.analysis.values import Display, Maybe, Value
+from predicate_extract.analysis.values import ITERATOR, Display, Maybe, Value
 from predicate_extract.report import Reason, Weaken
 
 T = TypeVar("T")
@@ -38,8 +38,12 @@ T = TypeVar("T")
 Env = tuple[tuple[str, Value], ...]
 
 MAX_STEPS = 4_000
-MAX_ITEMS = 100
-"""A loop over more items than this is not followed."""
+
+
+def refuse_iterator(value: Value | None) -> None:
+    """Iterators are followed only where they are used up at once."""
+    if isinstance(value, Display) and value.kind == ITERATOR:
+        raise Weaken("loop", "this can be gone through only once", "make a tuple of it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,11 @@ class State:
         return None
 
     def set(self, name: str, value: Value | None) -> State:
-        """With a name bound anew; None forgets it."""
+        """With a name bound anew; None forgets it.
+
+        Raises: Weaken, for what can be used only once.
+        """
+        refuse_iterator(value)
         others = [item for item in self.env if item[0] != name]
         if value is not None:
             others.append((name, value))

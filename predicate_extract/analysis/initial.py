@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from types import FunctionType, ModuleType
-from typing import Any
+from types import FunctionType
 
 from predicate_extract.algebra.functions import METHODS
+from predicate_extract.algebra.terms import Const
 from predicate_extract.analysis.code import MAKERS
 from predicate_extract.analysis.effects import PURE_BUILTINS
+from predicate_extract.analysis.members import member_of
 from predicate_extract.analysis.scope import resolve
 from predicate_extract.analysis.source import Source, trusted_source
-from predicate_extract.analysis.values import Known
+from predicate_extract.analysis.values import Known, Value
 from predicate_extract.report import Weaken
 
 _REPEATABLE = (
@@ -112,10 +113,10 @@ def family_of_expression(node: ast.AST | None) -> str | None:
         case ast.Set() | ast.SetComp() | ast.Call(ast.Name(id="set")):
             return "set"
         case (
-            ast.Dict() | ast.DictComp() | ast.Call(ast.Name(id="dict" | "defaultdict" | "Counter"))
+            ast.Dict()
+            | ast.DictComp()
+            | ast.Call(ast.Name(id="dict" | "defaultdict" | "Counter" | "OrderedDict"))
         ):
-            return "dict"
-        case ast.Dict() | ast.Call(ast.Name(id="OrderedDict")):
             return "dict"
         case ast.List() | ast.ListComp() | ast.Call(ast.Name(id="list" | "deque")):
             return "list"
@@ -135,9 +136,10 @@ def is_repeatable(node: ast.expr | None, source: Source, function: FunctionType)
     if node is None:
         return False
     a = source.node.args
+    _, *given = (*a.posonlyargs, *a.args)  # without the instance
     arguments = {
         argument.arg
-        for argument in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg)
+        for argument in (*given, *a.kwonlyargs, a.vararg, a.kwarg)
         if argument is not None
     }
     if any(
@@ -190,7 +192,7 @@ def is_repeatable(node: ast.expr | None, source: Source, function: FunctionType)
             if not (
                 (method_of_value and part.attr in METHODS)
                 or _is_maker(part, source, function)
-                or _is_constant_of_module(part, source, function)
+                or isinstance(_member(part, source, function), Const)
             ):
                 return False
         elif not isinstance(part, _REPEATABLE):
@@ -200,22 +202,18 @@ def is_repeatable(node: ast.expr | None, source: Source, function: FunctionType)
 
 def _is_maker(node: ast.expr, source: Source, function: FunctionType) -> bool:
     """Whether `module.function` makes constants of constants, as `re.compile` does."""
-    found = _module_attribute(node, source, function)
-    return found is not None and any(found == maker for maker in MAKERS)
+    found = _member(node, source, function)
+    return isinstance(found, Known) and any(found.it == maker for maker in MAKERS)
 
 
-def _is_constant_of_module(node: ast.Attribute, source: Source, function: FunctionType) -> bool:
-    found = _module_attribute(node, source, function)
-    return isinstance(found, int | float | str)
-
-
-def _module_attribute(node: ast.expr, source: Source, function: FunctionType) -> Any:
+def _member(node: ast.expr, source: Source, function: FunctionType) -> Value | None:
+    """What `module.name` or `Class.name` is, if that is constant."""
     match node:
         case ast.Attribute(ast.Name(id=name), attribute):
             try:
-                module = resolve(name, function, source)
+                owner = resolve(name, function, source)
+                if isinstance(owner, Known):
+                    return member_of(owner.it, attribute, source.file)
             except Weaken:
-                return None
-            if isinstance(module, Known) and isinstance(module.it, ModuleType | type):
-                return getattr(module.it, attribute, None)
+                pass
     return None

@@ -221,7 +221,9 @@ class FilterInstance:
         return found
 
     def _check_lookup(self, name: str) -> None:
-        """Refuse a class that looks attributes up in its own way, or replaces its methods."""
+        """Refuse a class that looks attributes up in its own way, or may replace its methods."""
+        if self._opaque or self._leaks:
+            self._check_methods(name)
         if any(hook in vars(parent) for parent in self.classes for hook in _LOOKUP_HOOKS):
             raise Weaken("state", f"{self.cls.__name__} looks attributes up in its own way")
         if name in self._changed or name in self._init_values:

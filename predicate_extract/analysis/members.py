@@ -15,6 +15,9 @@ from predicate_extract.analysis.source import SourceFile, parsed
 from predicate_extract.analysis.values import Value
 from predicate_extract.report import Weaken
 
+# What is in these depends on the machine.
+_MACHINES = ("os", "sys", "platform", "socket", "time", "locale", "tempfile")
+
 
 def member_of(it: Any, name: str, file: SourceFile) -> Value:
     """What `it.name` is, read in `file`, if it is constant.
@@ -58,14 +61,19 @@ def _refuse_set(name: str, file: SourceFile | None) -> None:
 
 def _of_module(module: ModuleType, name: str) -> Value:
     value = getattr(module, name)
-    standard = module.__name__.partition(".")[0] in sys.stdlib_module_names
+    top = module.__name__.partition(".")[0]
+    standard = top in sys.stdlib_module_names
+    if top in _MACHINES and not callable(value):
+        raise Weaken(
+            "environment", f"{top}.{name} may differ where the filter runs", "pass it to the filter"
+        )
     if callable(value) or isinstance(value, ModuleType) or (standard and is_plain(value)):
         return wrap(value)
     if isinstance(value, re.RegexFlag):
         return Const(int(value))
     file = file_of(module)
     _refuse_set(name, file)
-    if file is None or is_mutable(value) or not is_bound_once(name, file):
+    if file is None or is_mutable(value) or not is_bound_once(name, file.tree):
         raise Weaken("rebound-name", f"whether {module.__name__}.{name} is constant is not known")
     return wrap(value)
 

@@ -30,6 +30,8 @@ from predicate_extract.algebra.predicate import (
 from predicate_extract.algebra.simplify import conjunction, disjunction, negation
 from predicate_extract.algebra.terms import MAX_LEAVES, Call, Const, Field, Term, leaves
 from predicate_extract.analysis.values import (
+    ITERATOR,
+    UNHEEDED,
     Display,
     Function,
     Known,
@@ -176,7 +178,7 @@ def truth(value: Value, typed: bool) -> Predicate:
             raise Weaken("unsupported", "the truth of the whole content is not analysed")
         case Term():
             return Truthy(value)
-        case Display(_, items):
+        case Display(kind, items) if kind != ITERATOR:
             return TRUE if items else FALSE
         case Known(it) if isinstance(it, _ALWAYS_TRUE):
             return TRUE
@@ -184,7 +186,9 @@ def truth(value: Value, typed: bool) -> Predicate:
             return TRUE if it else FALSE
         case Function():
             return TRUE
-        case Unknown():
+        case Unknown(family, what):
+            if family is None:
+                raise Weaken("state", f"the truth of {what}, may be anything", BEFORE)
             raise Uncertain(value)
     raise Weaken("unsupported", "the truth of this object is not a condition on a field")
 
@@ -283,8 +287,10 @@ def _ordered(op: str, left: Value, right: Value, typed: bool) -> Predicate:
 def _with_unknown(op: str, unknown: Unknown, other: Value) -> Exception:
     """What a comparison with something unknown comes to: it may only raise in a known way."""
     term = as_term(other)
-    if op in ("==", "!="):
+    if unknown.family is not None and op in ("==", "!="):
         return Uncertain(unknown, TRUE if term is None else _defined(term))
+    if unknown.family == UNHEEDED:
+        return Uncertain(unknown)
     if unknown.family in _NUMBERS:
         if _known_family(other) in _NUMBERS:
             return Uncertain(unknown)
@@ -308,14 +314,14 @@ def _contains(container: Value, item: Value, typed: bool) -> Predicate:
                 return In(item, tuple(dict.fromkeys(constants)), container.hashed)
         case Display(), Display("tuple") if _all_constant(container):
             same = [_ordered("==", item, other, typed) for other in container.keys]
-            checks = [_hashed(part) for part in item.items] if container.hashed else []
+            checks = [hashed(part) for part in item.items] if container.hashed else []
             return conjunction(*checks, disjunction(*same))
         case Unknown(family, what), _:
             term = as_term(item)
             if term is None:
                 raise Weaken("unsupported", "this membership is not analysed")
             if family in ("set", "dict"):
-                raise Uncertain(container, _hashed(term))
+                raise Uncertain(container, hashed(term))
             if family == "list":
                 raise Uncertain(container, _defined(term))
             raise Weaken("state", f"this looks into {what}", BEFORE)
@@ -342,7 +348,11 @@ def _all_constant(container: Display) -> bool:
     )
 
 
-def _hashed(value: Value) -> Predicate:
+def hashed(value: Value) -> Predicate:
+    """A check that a value has a hash.
+
+    Raises: Weaken, if it is no term.
+    """
     term = as_term(value)
     if term is None:
         raise Weaken("unsupported", "this membership is not one of fields and constants")

@@ -1,4 +1,7 @@
-"""Following `match`: each pattern is a test of the subject, and may bind names."""
+"""Following `match`: each pattern is a test of the subject, and may bind names.
+
+CPython binds the names of a pattern only when the whole of it matches.
+"""
 
 from __future__ import annotations
 
@@ -6,302 +9,228 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from predicate_extract.algebra.predicate import Compare, Truthy
+from predicate_extract.algebra.predicate import Compare, Predicate, Truthy
 from predicate_extract.algebra.simplify import conjunction, negation
-from predicate_extract.algebra.terms import Call, Const, Field
+from predicate_extract.algebra.terms import Call, Const, Field, Term
 from predicate_extract.analysis.describe import describe
 from predicate_extract.analysis.following import Frame, Got, State
 from predicate_extract.analysis.operations import apply, as_term, compare
-from predicate_extract.analysis.tree import Tree, bind
+from predicate_extract.analysis.tree import Leaf, Tree, bind
 from predicate_extract.analysis.values import Display, Known, Value
 from predicate_extract.report import Weaken
 
 if TYPE_CHECKING:
     from predicate_extract.analysis.statements import Statements
 
-Then = Callable[[State], Tree[Any]]
-
 _BUILTIN = (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
+Then = Callable[[State], Tree[Any]]
+Part = tuple[ast.pattern, Callable[[State], Tree[Got]]]
+"""A pattern, and how what it is matched with is computed."""
 
-def matched(
-    run: Statements,
-    pattern: ast.pattern,
-    subject: Value,
-    frame: Frame,
-    state: State,
-    then: Then,
-    otherwise: Then,
-) -> Tree[Any]:
-    """Go on with `then` where the subject matches the pattern, else with `otherwise`.
 
-    Names that a pattern binds before it fails are taken to be unused.
-    """
-    typed = run.content.typed
+class Matching:
+    """Matches patterns in one function; `otherwise` is where a path goes when one fails."""
 
-    def test(op: ast.cmpop, value: Value) -> Tree[Any]:
-        return run.when(
-            lambda: compare(op, subject, value, typed),
-            pattern,
-            frame,
-            lambda: then(state),
-            lambda: otherwise(state),
+    def __init__(self, run: Statements, frame: Frame, otherwise: Then) -> None:
+        self._run = run
+        self._frame = frame
+        self._otherwise = otherwise
+
+    def match(self, pattern: ast.pattern, subject: Value, state: State, then: Then) -> Tree[Any]:
+        """Go on with `then` where the subject matches.
+
+        Raises: Weaken, if the pattern is not understood.
+        """
+        match pattern:
+            case ast.MatchValue(node):
+                return bind(
+                    self._run.value(node, self._frame, state),
+                    lambda got: self._test(ast.Eq(), subject, got.value, pattern, state, then),
+                )
+            case ast.MatchSingleton(constant):
+                return self._test(ast.Is(), subject, Const(constant), pattern, state, then)
+            case ast.MatchAs(None, None):
+                return then(state)
+            case ast.MatchAs(None, str() as name):
+                return then(self._bound(state, name, subject))
+            case ast.MatchAs(ast.pattern() as inner, str() as name):
+                return self.match(
+                    inner, subject, state, lambda after: then(self._bound(after, name, subject))
+                )
+            case ast.MatchOr(alternatives):
+                return self._any_of(alternatives, subject, state, then)
+            case ast.MatchSequence(parts):
+                return self._sequence(parts, pattern, subject, state, then)
+            case ast.MatchMapping(keys, parts, None):
+                mapping = Truthy(Call("isinstance", (_term(subject), Const("Mapping"))))
+                return self._when(
+                    lambda: mapping,
+                    pattern,
+                    state,
+                    lambda: self._keys(keys, parts, subject, state, then),
+                )
+            case ast.MatchClass():
+                return self._class(pattern, subject, state, then)
+        raise Weaken(*describe(pattern))
+
+    def _when(
+        self,
+        condition: Callable[[], Predicate],
+        node: ast.AST,
+        state: State,
+        then: Callable[[], Tree[Any]],
+    ) -> Tree[Any]:
+        return self._run.when(condition, node, self._frame, then, lambda: self._otherwise(state))
+
+    def _test(
+        self,
+        op: ast.cmpop,
+        subject: Value,
+        value: Value,
+        node: ast.AST,
+        state: State,
+        then: Then,
+    ) -> Tree[Any]:
+        typed = self._run.content.typed
+        return self._when(
+            lambda: compare(op, subject, value, typed), node, state, lambda: then(state)
         )
 
-    match pattern:
-        case ast.MatchValue(node):
+    def _bound(self, state: State, name: str, value: Value) -> State:
+        if not self._frame.code.is_local(name):
+            raise Weaken("assignment", f"{name} is seen outside this function")
+        return state.set(name, value)
 
-            def equals(got: Got) -> Tree[Any]:
-                return test(ast.Eq(), got.value)
+    def _any_of(
+        self, alternatives: Sequence[ast.pattern], subject: Value, state: State, then: Then
+    ) -> Tree[Any]:
+        first, *others = alternatives
+        if not others:
+            return self.match(first, subject, state, then)
 
-            return bind(run.value(node, frame, state), equals)
-        case ast.MatchSingleton(constant):
-            return test(ast.Is(), Const(constant))
-        case ast.MatchAs(None, None):
+        def other(after: State) -> Tree[Any]:
+            return self._any_of(others, subject, after, then)
+
+        return Matching(self._run, self._frame, other).match(first, subject, state, then)
+
+    def _all_of(self, parts: Sequence[Part], state: State, then: Then) -> Tree[Any]:
+        """Every part in turn."""
+        if not parts:
             return then(state)
-        case ast.MatchAs(None, str() as name):
-            return then(_bound(state, name, subject, frame))
-        case ast.MatchAs(ast.pattern() as inner, str() as name):
-            return matched(
-                run,
-                inner,
-                subject,
-                frame,
-                state,
-                lambda after: then(_bound(after, name, subject, frame)),
-                otherwise,
+        (pattern, read), *others = parts
+
+        def go(got: Got) -> Tree[Any]:
+            return self.match(
+                pattern, got.value, got.state, lambda after: self._all_of(others, after, then)
             )
-        case ast.MatchOr(alternatives):
-            return _any_of(run, alternatives, subject, frame, state, then, otherwise)
-        case ast.MatchSequence(parts) if isinstance(subject, Display) and subject.kind in (
-            "tuple",
-            "list",
-        ):
-            if any(isinstance(part, ast.MatchStar) for part in parts):
-                raise Weaken("unsupported", "a star in a pattern is not analysed")
-            if len(parts) != len(subject.items):
-                return otherwise(state)
-            pairs = list(zip(parts, subject.items, strict=True))
-            return _each(run, pairs, frame, state, then, otherwise)
-        case ast.MatchSequence(parts) if as_term(subject) is not None:
-            return _sequence(run, parts, pattern, subject, frame, state, then, otherwise)
-        case ast.MatchMapping(keys, parts, None):
-            term = as_term(subject)
-            if term is None:
-                raise Weaken("unsupported", "this mapping pattern is not analysed")
-            mapping = Truthy(Call("isinstance", (term, Const("Mapping"))))
 
-            def within() -> Tree[Any]:
-                return _keys(run, keys, parts, subject, frame, state, then, otherwise)
+        return bind(read(state), go)
 
-            return run.when(lambda: mapping, pattern, frame, within, lambda: otherwise(state))
-        case ast.MatchClass(cls, positional, names, parts):
-            return _class(run, pattern, cls, positional, names, parts, subject, frame, state,
-                          then, otherwise)  # fmt: skip
-    raise Weaken(*describe(pattern))
+    def _sequence(
+        self,
+        parts: Sequence[ast.pattern],
+        pattern: ast.pattern,
+        subject: Value,
+        state: State,
+        then: Then,
+    ) -> Tree[Any]:
+        starred = [part for part in parts if isinstance(part, ast.MatchStar)]
+        if starred and (starred != [parts[-1]] or starred[0].name is not None):
+            raise Weaken("unsupported", "a star like this in a pattern is not analysed")
+        fixed = parts[: len(parts) - len(starred)]
+        inside = [(part, _element_of(subject, index)) for index, part in enumerate(fixed)]
+        if isinstance(subject, Display) and subject.kind in ("tuple", "list"):
+            count = len(subject.items)
+            fits = count >= len(fixed) if starred else count == len(fixed)
+            return self._all_of(inside, state, then) if fits else self._otherwise(state)
+        term = _term(subject)
+        test = conjunction(
+            Truthy(Call("isinstance", (term, Const("Sequence")))),
+            negation(Truthy(Call("isinstance", (term, Const("str"), Const("bytes"))))),
+            Compare(">=" if starred else "==", Call("len", (term,)), Const(len(fixed))),
+        )
+        return self._when(lambda: test, pattern, state, lambda: self._all_of(inside, state, then))
+
+    def _keys(
+        self,
+        keys: Sequence[ast.expr],
+        parts: Sequence[ast.pattern],
+        subject: Value,
+        state: State,
+        then: Then,
+    ) -> Tree[Any]:
+        """All the keys are there, and what is behind them matches."""
+        if not keys:
+            return then(state)
+        key, part = keys[0], parts[0]
+        if not isinstance(key, ast.Constant):
+            raise Weaken("unsupported", "a computed key in a pattern is not analysed")
+
+        def rest(after: State) -> Tree[Any]:
+            return self._keys(keys[1:], parts[1:], subject, after, then)
+
+        def there(at: State) -> Tree[Any]:
+            return self._all_of([(part, _element_of(subject, key.value))], at, rest)
+
+        return self._test(ast.In(), Const(key.value), subject, key, state, there)  # type: ignore
+
+    def _class(
+        self, pattern: ast.MatchClass, subject: Value, state: State, then: Then
+    ) -> Tree[Any]:
+        def go(got: Got) -> Tree[Any]:
+            try:
+                inside = self._inside(pattern, got.value, subject)
+            except Weaken as weaken:
+                return self._run.stop(weaken, pattern, self._frame)
+            return self._when(
+                lambda: self._run.is_instance(subject, got.value),
+                pattern,
+                state,
+                lambda: self._all_of(inside, state, then),
+            )
+
+        return bind(self._run.value(pattern.cls, self._frame, state), go)
+
+    def _inside(self, pattern: ast.MatchClass, cls: Value, subject: Value) -> list[Part]:
+        """What is matched within an instance. One of the class lacks no attribute of it."""
+        wanted = cls.it if isinstance(cls, Known) else None
+        names = list(getattr(wanted, "__match_args__", ()))
+        parts: list[Part] = []
+        positional = list(pattern.patterns)
+        if wanted in _BUILTIN and positional:  # `int(x)` binds the whole
+            parts.append((positional.pop(0), lambda state: Leaf(Got(subject, state))))
+            names = []
+        if len(positional) > len(names):
+            raise Weaken("raises", "this class pattern takes fewer parts")
+        attributes = [
+            *zip(names, positional, strict=False),
+            *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True),
+        ]
+        for name, part in attributes:
+            parts.append((part, self._attribute(subject, name, part)))
+        return parts
+
+    def _attribute(self, subject: Value, name: str, node: ast.AST) -> Callable[[State], Tree[Got]]:
+        return lambda state: self._run.attribute(subject, name, node, self._frame, state)
 
 
-def _bound(state: State, name: str, value: Value, frame: Frame) -> State:
-    if not frame.code.is_local(name):
-        raise Weaken("assignment", f"{name} is seen outside this function")
-    return state.set(name, value)
-
-
-def _any_of(
-    run: Statements,
-    alternatives: Sequence[ast.pattern],
-    subject: Value,
-    frame: Frame,
-    state: State,
-    then: Then,
-    otherwise: Then,
-) -> Tree[Any]:
-    first, *others = alternatives
-    if not others:
-        return matched(run, first, subject, frame, state, then, otherwise)
-    return matched(
-        run,
-        first,
-        subject,
-        frame,
-        state,
-        then,
-        lambda after: _any_of(run, others, subject, frame, after, then, otherwise),
-    )
-
-
-def _each(
-    run: Statements,
-    pairs: Sequence[tuple[ast.pattern, Value]],
-    frame: Frame,
-    state: State,
-    then: Then,
-    otherwise: Then,
-) -> Tree[Any]:
-    if not pairs:
-        return then(state)
-    (pattern, subject), *others = pairs
-    return matched(
-        run,
-        pattern,
-        subject,
-        frame,
-        state,
-        lambda after: _each(run, others, frame, after, then, otherwise),
-        otherwise,
-    )
-
-
-def _sequence(
-    run: Statements,
-    parts: Sequence[ast.pattern],
-    pattern: ast.pattern,
-    subject: Value,
-    frame: Frame,
-    state: State,
-    then: Then,
-    otherwise: Then,
-) -> Tree[Any]:
-    """A sequence that is computed from the content, of as many items."""
-    starred = any(isinstance(part, ast.MatchStar) for part in parts)
-    if starred and not isinstance(parts[-1], ast.MatchStar):
-        raise Weaken("unsupported", "a star in the midst of a pattern is not analysed")
-    fixed = parts[:-1] if starred else parts
-    if starred and parts[-1].name is not None:  # type: ignore[attr-defined]
-        raise Weaken("unsupported", "a star that binds a name is not analysed")
+def _term(subject: Value) -> Term:
     term = as_term(subject)
-    assert term is not None
-    count = Compare(">=" if starred else "==", Call("len", (term,)), Const(len(fixed)))
-    test = conjunction(
-        Truthy(Call("isinstance", (term, Const("Sequence")))),
-        negation(Truthy(Call("isinstance", (term, Const("str"), Const("bytes"))))),
-        count,
-    )
-
-    def inside() -> Tree[Any]:
-        pairs = [(part, _element(subject, index)) for index, part in enumerate(fixed)]
-        return _each(run, pairs, frame, state, then, otherwise)
-
-    return run.when(lambda: test, pattern, frame, inside, lambda: otherwise(state))
+    if term is None:
+        raise Weaken("unsupported", "what this pattern is matched with is not analysed")
+    return term
 
 
-def _element(subject: Value, index: int) -> Value:
-    if isinstance(subject, Field):
-        return subject.step(index, keyed=True)
-    return apply("item", subject, Const(index))
+def _element(subject: Value, key: Any) -> Value:
+    match subject:
+        case Display("tuple" | "list", items):
+            item: Value = items[key]
+            return item
+        case Field() if type(key) in (str, int):
+            return subject.step(key, keyed=True)
+    return apply("item", subject, Const(key))
 
 
-def _keys(
-    run: Statements,
-    keys: Sequence[ast.expr],
-    parts: Sequence[ast.pattern],
-    subject: Value,
-    frame: Frame,
-    state: State,
-    then: Then,
-    otherwise: Then,
-) -> Tree[Any]:
-    """All the keys are there, and what is behind them matches. Python looks with `get`."""
-    if not keys:
-        return then(state)
-    key, part = keys[0], parts[0]
-    if not isinstance(key, ast.Constant):
-        raise Weaken("unsupported", "a computed key in a pattern is not analysed")
-    name = Const(key.value)  # type: ignore[arg-type]
-
-    def there() -> Tree[Any]:
-        if isinstance(subject, Field) and isinstance(key.value, str):
-            value: Value = subject.step(key.value, keyed=True)
-        else:
-            value = apply("item", subject, name)
-        return matched(
-            run,
-            part,
-            value,
-            frame,
-            state,
-            lambda after: _keys(run, keys[1:], parts[1:], subject, frame, after, then, otherwise),
-            otherwise,
-        )
-
-    return run.when(
-        lambda: compare(ast.In(), name, subject, run.content.typed),
-        key,
-        frame,
-        there,
-        lambda: otherwise(state),
-    )
-
-
-def _class(
-    run: Statements,
-    pattern: ast.pattern,
-    cls: ast.expr,
-    positional: Sequence[ast.pattern],
-    names: Sequence[str],
-    parts: Sequence[ast.pattern],
-    subject: Value,
-    frame: Frame,
-    state: State,
-    then: Then,
-    otherwise: Then,
-) -> Tree[Any]:
-    def known(got: Got) -> Tree[Any]:
-        wanted = got.value.it if isinstance(got.value, Known) else None
-        inside: list[tuple[ast.pattern, str]] = list(zip(parts, names, strict=True))
-        captured = list(positional)
-        if wanted not in _BUILTIN:
-            fields = getattr(wanted, "__match_args__", ())
-            inside = [*zip(captured, fields, strict=False), *inside]
-            captured = []
-        if len(captured) > 1 or (captured and inside):
-            raise Weaken("unsupported", "this class pattern is not analysed")
-
-        def instance() -> Tree[Any]:
-            if captured:
-                return matched(run, captured[0], subject, frame, state, then, otherwise)
-            return _attributes(run, inside, subject, frame, state, then, otherwise)
-
-        return run.when(
-            lambda: run.is_instance(subject, got.value),
-            pattern,
-            frame,
-            instance,
-            lambda: otherwise(state),
-        )
-
-    def guarded(got: Got) -> Tree[Any]:
-        try:
-            return known(got)
-        except Weaken as weaken:
-            return run.stop(weaken, pattern, frame)
-
-    return bind(run.value(cls, frame, state), guarded)
-
-
-def _attributes(
-    run: Statements,
-    inside: Sequence[tuple[ast.pattern, str]],
-    subject: Value,
-    frame: Frame,
-    state: State,
-    then: Then,
-    otherwise: Then,
-) -> Tree[Any]:
-    """A missing attribute fails the pattern; of an instance of the class, none is missing."""
-    if not inside:
-        return then(state)
-    (pattern, name), *others = inside
-
-    def read(got: Got) -> Tree[Any]:
-        return matched(
-            run,
-            pattern,
-            got.value,
-            frame,
-            got.state,
-            lambda after: _attributes(run, others, subject, frame, after, then, otherwise),
-            otherwise,
-        )
-
-    return bind(run.attribute(subject, name, pattern, frame, state), read)
+def _element_of(subject: Value, key: Any) -> Callable[[State], Tree[Got]]:
+    return lambda state: Leaf(Got(_element(subject, key), state))

@@ -15,7 +15,7 @@ from types import FunctionType
 
 from predicate_extract.algebra.constants import is_plain, member_of
 from predicate_extract.algebra.terms import Const
-from predicate_extract.analysis.source import FunctionNode, Source, SourceFile
+from predicate_extract.analysis.source import FunctionNode, Source
 from predicate_extract.analysis.values import Display, Known, Value
 from predicate_extract.report import Weaken
 
@@ -133,9 +133,13 @@ def resolve(name: str, function: FunctionType, source: Source) -> Value:
     return wrap(value)
 
 
-def is_bound_once(name: str, file: SourceFile) -> bool:
-    """Whether a module's own code binds a global name once."""
-    return len(_names(file.tree).bindings.get(name, ())) == 1
+def is_bound_once(name: str, scope: ast.AST) -> bool:
+    """Whether a module or function binds a name once, outside any loop, and nothing inside it
+    declares it its own."""
+    names = _names(scope)
+    bindings = [*names.bindings.get(name, ()), *names.bindings.get("*", ())]
+    looped = isinstance(scope, _COMPREHENSIONS) or any(loop for _, loop in bindings)
+    return len(bindings) == 1 and not looped and name not in names.declared
 
 
 def _defining_scope(name: str, source: Source) -> ast.AST:
@@ -149,16 +153,14 @@ def _defining_scope(name: str, source: Source) -> ast.AST:
 
 def _only_binding(name: str, scope: ast.AST, source: Source) -> ast.AST:
     """What the one statement that binds `name` in its scope assigns, or else its node."""
-    names = _names(scope)
-    bindings = [*names.bindings.get(name, ()), *names.bindings.get("*", ())]
-    looped = isinstance(scope, _COMPREHENSIONS) or any(loop for _, loop in bindings)
-    if len(bindings) != 1 or looped or name in names.declared:
+    if not is_bound_once(name, scope):
         raise Weaken(
             "rebound-name",
             f"{name} is bound more than once",
             f"bind {name} once, or pass the value to the filter as an argument",
         )
-    node: ast.AST = bindings[0][0]
+    names = _names(scope)
+    node = (names.bindings.get(name) or names.bindings["*"])[0][0]
     parent = source.file.parents.get(node)
     if isinstance(parent, ast.Assign) and parent.targets == [node]:
         return parent.value
@@ -188,7 +190,7 @@ def _names(scope: ast.AST) -> _Names:
     pending = [(node, False) for node in (body if isinstance(body, list) else [body])]
     while pending:
         node, looped = pending.pop()
-        bound = _bound(node)
+        bound = bound_name(node)
         if bound is not None:
             bindings.setdefault(bound, []).append((node, looped))
         if isinstance(node, ast.ClassDef | FunctionNode):
@@ -204,7 +206,7 @@ def _names(scope: ast.AST) -> _Names:
     return _Names(bindings, declared)
 
 
-def _bound(node: ast.AST) -> str | None:
+def bound_name(node: ast.AST) -> str | None:
     """The name that a node binds; `*` for any."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):

@@ -8,6 +8,7 @@ event that raises is kept, whatever the handler does with it.
 from __future__ import annotations
 
 import ast
+import contextlib
 import enum
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -16,9 +17,9 @@ from dataclasses import dataclass, replace
 from predicate_extract.algebra.terms import Const
 from predicate_extract.analysis.calls import Calls
 from predicate_extract.analysis.describe import describe, describe_target
-from predicate_extract.analysis.following import Frame, Got, State
+from predicate_extract.analysis.following import Frame, Got, GotAll, State
 from predicate_extract.analysis.operations import BINARY, arithmetic
-from predicate_extract.analysis.patterns import matched
+from predicate_extract.analysis.patterns import Matching
 from predicate_extract.analysis.tree import Leaf, Stop, Tree, bind, remember
 from predicate_extract.analysis.unpacking import assigned, iterated
 from predicate_extract.analysis.values import Display, Known, Value
@@ -251,34 +252,18 @@ class Statements(Calls):
         rounds: int,
     ) -> Tree[Point]:
         if rounds > MAX_ROUNDS:
-            raise Weaken("loop", "how often this repeats is not known", "test the fields before it")
+            unknown = Weaken("loop", "how often this repeats is not known", "test before it")
+            return self.stop(unknown, node, frame)
         return self.decide(
             test,
             frame,
             state,
             lambda after: self._looped(
                 self.block(body, frame, after),
-                lambda again: self._guarded_while(
-                    test, body, orelse, node, frame, again, rounds + 1
-                ),
+                lambda again: self._while(test, body, orelse, node, frame, again, rounds + 1),
             ),
             lambda after: self.block(orelse, frame, after),
         )
-
-    def _guarded_while(
-        self,
-        test: ast.expr,
-        body: Sequence[ast.stmt],
-        orelse: Sequence[ast.stmt],
-        node: ast.stmt,
-        frame: Frame,
-        state: State,
-        rounds: int,
-    ) -> Tree[Point]:
-        try:
-            return self._while(test, body, orelse, node, frame, state, rounds)
-        except Weaken as weaken:
-            return self.stop(weaken, node, frame)
 
     def _looped(self, tree: Tree[Point], again: Run) -> Tree[Point]:
         """What follows one round of a loop."""
@@ -322,19 +307,23 @@ class Statements(Calls):
     def _with(
         self, items: Sequence[ast.withitem], body: Sequence[ast.stmt], frame: Frame, state: State
     ) -> Tree[Point]:
-        import contextlib
-
         for item in items:
-            call = item.context_expr
-            match call:
-                case ast.Call(func) if item.optional_vars is None:
-                    tree = self.value(func, frame, state)
-                    harmless = (contextlib.suppress, contextlib.nullcontext)
-                    match tree:
-                        case Leaf(Got(Known(it))) if it in harmless:
-                            continue
-            raise Weaken("call", f"what {ast.unparse(call)} does is not known", "test before it")
+            if item.optional_vars is not None or not self._is_harmless(
+                item.context_expr, frame, state
+            ):
+                what = ast.unparse(item.context_expr)
+                raise Weaken("call", f"what {what} does is not known", "test before it")
         return self.block(body, frame, state)
+
+    def _is_harmless(self, manager: ast.expr, frame: Frame, state: State) -> bool:
+        """Whether a context manager only lets pass, or suppresses, what raises inside."""
+        match manager:
+            case ast.Call(func, args, []):
+                match self.values([func, *args], frame, state):
+                    case Leaf(GotAll((Known(it), *given))):
+                        known = all(isinstance(each, Known) for each in given)
+                        return known and it in (contextlib.suppress, contextlib.nullcontext)
+        return False
 
     def _match(
         self, cases: Sequence[ast.match_case], subject: Value, frame: Frame, state: State
@@ -356,7 +345,7 @@ class Statements(Calls):
             )
 
         try:
-            return matched(self, first.pattern, subject, frame, state, yes, no)
+            return Matching(self, frame, no).match(first.pattern, subject, state, yes)
         except Weaken as weaken:
             return self.stop(weaken, first.pattern, frame)
 

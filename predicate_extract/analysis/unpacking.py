@@ -29,6 +29,11 @@ def iterated(value: Value) -> tuple[Value, ...]:
     raise Weaken("loop", "how often this repeats is not known", "test the fields before the loop")
 
 
+def names_in(target: ast.expr) -> list[str]:
+    """The names that an assignment to `target` binds."""
+    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+
 def assigned(state: State, target: ast.expr, value: Value) -> State:
     """With a value bound to a name, or taken apart into several.
 

@@ -39,9 +39,16 @@ class Known:
         return id(self.it)
 
 
+ITERATOR = "iterator"
+"""The kind of a display that can be used once, and is true even if it is empty."""
+VIEW = "view"
+"""The kind of what a dict's `keys`, `values` and `items` give."""
+
+
 @dataclass(frozen=True, slots=True)
 class Display:
-    """A tuple, list, set or dict of values (a dict's: its keys and values in turns)."""
+    """A tuple, list, set or dict of values (a dict's: its keys and values in turns), or an iterator
+    or view over one."""
 
     kind: str
     items: tuple[Value, ...]
@@ -91,11 +98,15 @@ class Super:
     owner: type
 
 
+UNHEEDED = "unheeded"
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """A value that is free to read but not known: state that changes, the event's header.
 
-    `family` is that of `schema.family`, or `set`, `dict`, `list`; None if not even that is known.
+    `family` is that of `schema.family`, or `set`, `dict`, `list`; None if not even that is known:
+    then a comparison may raise, or do anything; UNHEEDED where that is not to count.
     `what` it is, in words: "self.last, which changes".
     """
 

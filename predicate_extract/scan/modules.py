@@ -20,10 +20,12 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from predicate_extract.analysis.code import MAKERS
+from predicate_extract.analysis.scope import bound_name
 from predicate_extract.analysis.source import FunctionNode, SourceFile, parsed
 
 _COLLECTIONS = (frozenset, set, tuple, list, dict)
-_UNWELCOME = {"antigravity", "this", "idlelib", "turtle", "tkinter", "turtledemo"}
+# Importing one of these does something.
+_UNWELCOME = {"antigravity", "this", "idlelib", "tkinter", "turtle", "turtledemo", "test", "site"}
 _STATIC = (staticmethod, classmethod, property)
 
 
@@ -129,8 +131,8 @@ class _Reader:
                 pass
             case _:
                 for inner in ast.walk(node):
-                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                        names[inner.id] = NotRun(inner.id)
+                    if (bound := bound_name(inner)) is not None:
+                        names[bound] = NotRun(bound)
 
     def _from(self, source: Any, module: str | None, level: int, name: str) -> Any:
         if isinstance(source, ModuleType) and hasattr(source, name):
@@ -177,6 +179,8 @@ class _Reader:
             return NotRun(qualname)
         if any(issubclass(base, enum.Enum) for base in bases):
             return self._enum(node, bases)
+        if any("__init_subclass__" in vars(each) for base in bases for each in base.__mro__[:-1]):
+            return NotRun(qualname)  # making the class would run it
         cell = CellType()
         members: dict[str, Any] = {
             "__module__": self._names["__name__"],
@@ -263,9 +267,9 @@ class _Reader:
                 return [self._computed(item, names) for item in items]
             case ast.Set(items):
                 return {self._computed(item, names) for item in items}
-            case ast.Dict(keys, values):
+            case ast.Dict(keys, values) if None not in keys:
                 pairs = zip(keys, values, strict=True)
-                return {self._computed(k, names): self._computed(v, names) for k, v in pairs if k}
+                return {self._computed(k, names): self._computed(v, names) for k, v in pairs}  # type: ignore
             case ast.UnaryOp(ast.USub(), operand):
                 return -_plain(self._computed(operand, names))
             case ast.BinOp(left, op, right) if type(op) in _SUMS:

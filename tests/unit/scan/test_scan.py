@@ -133,6 +133,38 @@ def test_it_says_why_a_predicate_is_not_exact(tree: Path) -> None:
     assert [reason.kind for reason in found["Late"].reasons] == ["no-instance"]
 
 
+def test_a_class_whose_making_runs_code_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "hooks.py").write_text(
+        "from activebroker import FIFOFilter\n"
+        "class Registered(FIFOFilter):\n"
+        "    def __init_subclass__(cls):\n"
+        "        open('ran', 'w')\n"
+        "        raise SystemExit('this ran')\n"
+        "    def enqueue(self, event):\n"
+        "        super().enqueue(event)\n"
+        "class Child(Registered):\n"
+        "    def enqueue(self, event):\n"
+        "        super().enqueue(event)\n"
+    )
+    found = found_in(tmp_path)
+    assert [reason.kind for reason in found["Child"].reasons] == ["not-run"]
+    assert not Path("ran").exists()
+
+
+def test_a_name_that_is_bound_on_a_condition_is_unknown(tmp_path: Path) -> None:
+    (tmp_path / "either.py").write_text(
+        "import sys\n"
+        "LIMIT = 1\n"
+        "SOME = {'a': 1}\n"
+        "ALL = {**SOME, 'b': 2}\n"
+        "if sys.argv:\n    LIMIT = 2\n"
+        "try:\n    from fast import near\nexcept ImportError:\n    def near(x):\n        return x\n"
+        "def rule(event):\n"
+        "    return event.a == 1 and (event.b > LIMIT or event.d in ALL or near(event.c))\n"
+    )
+    assert str(found_in(tmp_path)["rule"].predicate) == "a = 1"
+
+
 def test_what_a_search_finds_is_what_extract_finds(tree: Path) -> None:
     """The same class, imported."""
     sys.path.insert(0, str(tree))
