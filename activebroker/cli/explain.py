@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -61,6 +62,8 @@ def explain(
             raise InvalidFilter("--sql is for filters of a known type, not for a folder.")
         _explain_folder(Path(target), rules or [], as_json)
         return
+    if target.endswith(("/", os.sep)):
+        raise InvalidFilter(f"There is no folder {target}.")
     if as_sql and event_type is None:
         raise InvalidFilter("--sql needs the events' type, which tells the columns: --type.")
     if rules:

@@ -30,15 +30,11 @@ def source_files(root: Path) -> list[Path]:
     """The Python files under a folder; hidden folders and virtual environments are left out."""
     found: list[Path] = []
     for folder, folders, names in os.walk(root):
-        here = Path(folder)
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".")
-            and name not in _SKIPPED
-            and not (here / name / "pyvenv.cfg").is_file()
-        )
-        found += sorted(here / name for name in names if name.endswith(".py"))
+        if "pyvenv.cfg" in names:
+            folders.clear()
+            continue
+        folders[:] = sorted(n for n in folders if not n.startswith(".") and n not in _SKIPPED)
+        found += sorted(Path(folder, name) for name in names if name.endswith(".py"))
     return found
 
 

@@ -113,6 +113,7 @@ def test_a_module_is_found_from_the_working_folder(
         ("{folder}/neighbour.py", "defines no filter class"),
         ("no_such_module:Filter", "No module named 'no_such_module'"),
         ("two words", "names no code"),
+        ("{folder}/missing/", "There is no folder"),
     ],
 )
 def test_a_wrong_target_is_an_error_with_a_message(file: Path, target: str, message: str) -> None:
