@@ -363,7 +363,7 @@ class Watched(FIFOFilter):
 
 def test_effects_can_be_ignored():
     found = extract(Watched)
-    assert (str(found.predicate), found.exact) == ("price > 100", False)
+    assert (str(found.predicate), found.exact) == ("price > 100", False), found.reasons
     kept = type("Kept", (Watched,), {"effects": "keep"})
     assert str(extract(kept).predicate) == "TRUE"
 

@@ -22,7 +22,7 @@ FOUND = {
     "a roll-back forgets what was held": 912,
     "the state is not restored": 18,
     "the snapshot is one event early": 18,
-    "the snapshot is one event late": 81,
+    "the snapshot is one event late": 90,
     "a checkpoint is sent before what led to it is settled": 1804,
     "inputs are settled before the directory has the checkpoint": 205,
     "what is kept goes with the flow that is lost": 207,
