@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import FunctionType
 from zoneinfo import ZoneInfo
 
+from predicate_extract.analysis.nodes import children
 from predicate_extract.analysis.scope import is_mutable, resolve, wrap
 from predicate_extract.analysis.source import Source, trusted_source
 from predicate_extract.analysis.values import Known, Value
@@ -65,7 +66,9 @@ class Code:
             raise Weaken("unknown-name", f"{name} has no known value here")
         known = name in code.co_freevars or name in self.function.__globals__
         if not known and hasattr(builtins, name):
-            return Known(getattr(builtins, name))
+            found = getattr(builtins, name)
+            # Ray puts a function of its own in the place of print; elsewhere the name may be free.
+            return Known(object() if isinstance(found, FunctionType) else found)
         return resolve(name, self.function, self.source)
 
     def is_local(self, name: str) -> bool:
@@ -97,7 +100,7 @@ def local_names(node: ast.AST) -> frozenset[str]:
     """The names that a function binds and that are its own."""
     bound: set[str] = set()
     shared: set[str] = set()
-    pending = list(ast.iter_child_nodes(node))
+    pending = list(children(node))
     while pending:
         child = pending.pop()
         match child:
@@ -116,7 +119,7 @@ def local_names(node: ast.AST) -> frozenset[str]:
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             bound.add(child.name)
         elif not isinstance(child, ast.Lambda):
-            pending.extend(ast.iter_child_nodes(child))
+            pending.extend(children(child))
     return frozenset(bound - shared)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from predicate_extract.analysis.nodes import children
 from predicate_extract.analysis.source import Source
 
 PURE_BUILTINS = frozenset(
@@ -32,7 +33,7 @@ def may_change_something(source: Source, methods: frozenset[str] = frozenset()) 
     """
     parents = source.file.parents
     first = self_name(source) if methods else None
-    for node in ast.walk(source.node):
+    for node in source.walk():
         match node:
             case (
                 ast.Attribute(ctx=ast.Store() | ast.Del())
@@ -83,7 +84,7 @@ def leaks_self(source: Source) -> bool:
     name = self_name(source)
     if name is None:
         return _leaks_arguments(source)
-    for node in ast.walk(source.node):
+    for node in source.walk():
         if isinstance(node, ast.Name) and node.id == name:
             parent = source.file.parents.get(node)
             match parent:
@@ -101,7 +102,7 @@ def _leaks_arguments(source: Source) -> bool:
     """Whether a function of `*args` does more with them than hand them on by `f(*args)`."""
     a = source.node.args
     parents = source.file.parents
-    for node in ast.walk(source.node):
+    for node in source.walk():
         if isinstance(node, ast.Name) and a.vararg is not None and node.id == a.vararg.arg:
             starred = parents.get(node)
             call = parents.get(starred) if starred is not None else None
@@ -116,13 +117,11 @@ def stores(source: Source) -> Iterator[tuple[ast.Attribute, bool]]:
     """Every attribute the function sets or deletes, and whether it does so not by itself, or not
     on its own instance."""
     name = self_name(source)
-    pending: list[tuple[ast.AST, bool]] = [
-        (child, False) for child in ast.iter_child_nodes(source.node)
-    ]
+    pending: list[tuple[ast.AST, bool]] = [(child, False) for child in children(source.node)]
     while pending:
         node, nested = pending.pop()
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             own = isinstance(node.value, ast.Name) and node.value.id == name
             yield node, nested or not own
         inside = nested or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        pending.extend((child, inside) for child in ast.iter_child_nodes(node))
+        pending.extend((child, inside) for child in children(node))

@@ -334,13 +334,14 @@ class Expressions(Comprehensions):
 
         Raises: Weaken, if a name that it takes from around it may be bound anew before it runs.
         """
-        used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        file = frame.code.source.file
+        used = {each.id for each in file.walk(node) if isinstance(each, ast.Name)}
         for name, _ in state.env:
-            if name in used and not is_bound_once(name, frame.code.source.node):
+            if name in used and not is_bound_once(name, frame.code.source.node, file):
                 raise Weaken(
                     "rebound-name", f"{name} may have another value when this function is called"
                 )
-        code = Code(Source(frame.code.source.file, node), frame.code.function, inner=True)
+        code = Code(Source(file, node), frame.code.function, inner=True)
         return Function(code, names=(*state.env, *frame.names))
 
 

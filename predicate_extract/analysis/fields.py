@@ -34,7 +34,7 @@ class _Reader:
     def __init__(self, source: Source, content: str | None, event: str | None) -> None:
         self._source = source
         self._parents = source.file.parents
-        self._nodes = list(ast.walk(source.node))
+        self._nodes = source.walk()
         self._event = event
         self._names: dict[str, Path] = {}
         bound = self._bound_names()

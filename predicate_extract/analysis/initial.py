@@ -150,9 +150,7 @@ def is_repeatable(node: ast.expr | None, source: Source, function: FunctionType)
     ):
         return False
     rebound = {
-        n.id
-        for n in ast.walk(source.node)
-        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+        n.id for n in source.walk() if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
     }
     inner = {
         name.id

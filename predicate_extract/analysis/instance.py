@@ -315,7 +315,7 @@ class FilterInstance:
         return all(
             only_reads(node, method.source.file.parents, deep)
             for method in self._methods
-            for node in ast.walk(method.source.node)
+            for node in method.source.walk()
             if isinstance(node, ast.Attribute)
             and node.attr == name
             and isinstance(node.ctx, ast.Load)

@@ -73,7 +73,7 @@ def _of_module(module: ModuleType, name: str) -> Value:
         return Const(int(value))
     file = file_of(module)
     _refuse_set(name, file)
-    if file is None or is_mutable(value) or not is_bound_once(name, file.tree):
+    if file is None or is_mutable(value) or not is_bound_once(name, file.tree, file):
         raise Weaken("rebound-name", f"whether {module.__name__}.{name} is constant is not known")
     return wrap(value)
 

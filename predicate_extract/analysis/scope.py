@@ -15,7 +15,8 @@ from types import FunctionType
 
 from predicate_extract.algebra.constants import is_plain, member_of
 from predicate_extract.algebra.terms import Const
-from predicate_extract.analysis.source import FunctionNode, Source
+from predicate_extract.analysis.nodes import FunctionNode, children
+from predicate_extract.analysis.source import Source, SourceFile
 from predicate_extract.analysis.values import Display, Known, Value
 from predicate_extract.report import Weaken
 
@@ -133,10 +134,10 @@ def resolve(name: str, function: FunctionType, source: Source) -> Value:
     return wrap(value)
 
 
-def is_bound_once(name: str, scope: ast.AST) -> bool:
+def is_bound_once(name: str, scope: ast.AST, file: SourceFile) -> bool:
     """Whether a module or function binds a name once, outside any loop, and nothing inside it
     declares it its own."""
-    names = _names(scope)
+    names = _names(scope, file)
     bindings = [*names.bindings.get(name, ()), *names.bindings.get("*", ())]
     looped = isinstance(scope, _COMPREHENSIONS) or any(loop for _, loop in bindings)
     return len(bindings) == 1 and not looped and name not in names.declared
@@ -146,20 +147,23 @@ def _defining_scope(name: str, source: Source) -> ast.AST:
     """The enclosing function (or comprehension) that binds a closure's name."""
     node: ast.AST = source.node
     while (node := source.file.parents.get(node, source.file.tree)) is not source.file.tree:
-        if isinstance(node, (*_COMPREHENSIONS, FunctionNode)) and name in _names(node).bindings:
+        if (
+            isinstance(node, (*_COMPREHENSIONS, FunctionNode))
+            and name in _names(node, source.file).bindings
+        ):
             return node
     raise Weaken("unknown-name", f"the variable {name} has no visible definition")
 
 
 def _only_binding(name: str, scope: ast.AST, source: Source) -> ast.AST:
     """What the one statement that binds `name` in its scope assigns, or else its node."""
-    if not is_bound_once(name, scope):
+    if not is_bound_once(name, scope, source.file):
         raise Weaken(
             "rebound-name",
             f"{name} is bound more than once",
             f"bind {name} once, or pass the value to the filter as an argument",
         )
-    names = _names(scope)
+    names = _names(scope, source.file)
     node = (names.bindings.get(name) or names.bindings["*"])[0][0]
     parent = source.file.parents.get(node)
     if isinstance(parent, ast.Assign) and parent.targets == [node]:
@@ -179,7 +183,7 @@ class _Names:
 
 
 @lru_cache(maxsize=256)
-def _names(scope: ast.AST) -> _Names:
+def _names(scope: ast.AST, file: SourceFile) -> _Names:
     bindings: dict[str, list[tuple[ast.AST, bool]]] = {}
     if isinstance(scope, FunctionNode):
         a = scope.args
@@ -196,10 +200,10 @@ def _names(scope: ast.AST) -> _Names:
         if isinstance(node, ast.ClassDef | FunctionNode):
             continue
         looped = looped or isinstance(node, _LOOPS)
-        pending.extend((child, looped) for child in ast.iter_child_nodes(node))
+        pending.extend((child, looped) for child in children(node))
     declared = frozenset(
         name
-        for node in ast.walk(scope)
+        for node in file.walk(scope)
         if isinstance(node, ast.Global | ast.Nonlocal)
         for name in node.names
     )

@@ -17,9 +17,8 @@ from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
 
 from predicate_extract.analysis.bytecode import reconstructed
+from predicate_extract.analysis.nodes import FunctionNode, preorder
 from predicate_extract.report import Weaken
-
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class SourceFile:
@@ -33,25 +32,35 @@ class SourceFile:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.tree = ast.parse(text, filename)
-            module = compile(text, filename, "exec", dont_inherit=True)
+            module = compile(self.tree, filename, "exec", dont_inherit=True)
         self._codes: dict[tuple[str, int], list[CodeType]] = {}
         for code in _nested(module):
             self._codes.setdefault((code.co_qualname, code.co_firstlineno), []).append(code)
+        self._nodes, self.parents = preorder(self.tree)
+        self._places = {node: place for place, node in enumerate(self._nodes)}
         self._functions: dict[int, list[FunctionNode]] = {}
-        for node in ast.walk(self.tree):
+        for node in self._nodes:
             if isinstance(node, FunctionNode):
                 self._functions.setdefault(_first_line(node), []).append(node)
 
+    def walk(self, node: ast.AST) -> list[ast.AST]:
+        """A node of the file and all below it, in the order of the text."""
+        start = self._places[node]
+        return self._nodes[start : start + self._sizes[start]]
+
     @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        """Every node's parent."""
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+    def _sizes(self) -> list[int]:
+        """How many nodes each has below it, itself included."""
+        sizes = [1] * len(self._nodes)
+        for place in range(len(sizes) - 1, 0, -1):
+            sizes[self._places[self.parents[self._nodes[place]]]] += sizes[place]
+        return sizes
 
     @cached_property
     def loads(self) -> dict[str, list[ast.Name]]:
         """Every place where a name is read."""
         found: dict[str, list[ast.Name]] = {}
-        for node in ast.walk(self.tree):
+        for node in self._nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 found.setdefault(node.id, []).append(node)
         return found
@@ -60,7 +69,9 @@ class SourceFile:
     def set_attributes(self) -> frozenset[str]:
         """The attributes that the file sets on anything but `self`: they are no constants."""
         found: set[str] = set()
-        for node in ast.walk(self.tree):
+        for node in self._nodes:
+            if not isinstance(node, ast.Attribute | ast.Call):
+                continue
             match node:
                 case ast.Attribute(owner, name, ast.Store() | ast.Del()):
                     if not (isinstance(owner, ast.Name) and owner.id == "self"):
@@ -101,6 +112,10 @@ class Source:
     @property
     def first_line(self) -> int:
         return _first_line(self.node)
+
+    def walk(self) -> list[ast.AST]:
+        """The function's node and all below it, in the order of the text."""
+        return self.file.walk(self.node)
 
     @property
     def text(self) -> str:

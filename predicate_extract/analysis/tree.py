@@ -109,9 +109,10 @@ def bind(tree: Tree[S], go: Callable[[S], Tree[T]]) -> Tree[T]:
     def grow(tree: Tree[S]) -> Tree[T]:
         match tree:
             case Leaf():
-                if tree not in leaves:
-                    leaves[tree] = go(tree.state)
-                return leaves[tree]
+                grown_there = leaves.get(tree)
+                if grown_there is None:
+                    grown_there = leaves[tree] = go(tree.state)
+                return grown_there
             case Stop():
                 return tree
         if id(tree) not in grown:
@@ -130,9 +131,10 @@ def remember(go: Callable[[S], Tree[T]]) -> Callable[[S], Tree[T]]:
     grown: dict[S, Tree[T]] = {}
 
     def again(state: S) -> Tree[T]:
-        if state not in grown:
-            grown[state] = go(state)
-        return grown[state]
+        tree = grown.get(state)
+        if tree is None:
+            tree = grown[state] = go(state)
+        return tree
 
     return again
 

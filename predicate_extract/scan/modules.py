@@ -20,8 +20,9 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from predicate_extract.analysis.code import MAKERS
+from predicate_extract.analysis.nodes import FunctionNode
 from predicate_extract.analysis.scope import bound_name
-from predicate_extract.analysis.source import FunctionNode, SourceFile, parsed
+from predicate_extract.analysis.source import SourceFile, parsed
 
 _COLLECTIONS = (frozenset, set, tuple, list, dict)
 # Importing one of these does something.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import cast
 
 import yaml
-from ast_grep_py import Config, SgRoot
+from ast_grep_py import Config, SgNode, SgRoot
 
 from predicate_extract.analysis.source import SourceFile
 from predicate_extract.errors import PredicateError
@@ -79,7 +80,7 @@ def names_found(rules: Iterable[Rule], text: str) -> list[str]:
 
     Raises: SyntaxError.
     """
-    root = SgRoot(text, "python").root()
+    root = _parsed(text)
     if root.find(kind="ERROR") is not None:
         ast.parse(text)  # which says what is wrong, and where
     found: dict[str, int] = {}
@@ -94,6 +95,12 @@ def names_found(rules: Iterable[Rule], text: str) -> list[str]:
     return sorted(found, key=lambda name: found[name])
 
 
+@lru_cache(maxsize=8)
+def _parsed(text: str) -> SgNode:
+    """A file, which is first looked through for filters, and then for hazards."""
+    return SgRoot(text, "python").root()
+
+
 class Hazards:
     """Where the rules find hazards, file by file."""
 
@@ -105,15 +112,16 @@ class Hazards:
         """Why the analysis must not go on at a node."""
         if file.filename not in self._places:
             self._places[file.filename] = dict(self._find("\n".join(file.lines)))
-        place = tuple(
-            getattr(node, name, None)
-            for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")
+        places = self._places[file.filename]
+        if not places or not isinstance(node, ast.expr | ast.stmt):
+            return None
+        rule = places.get(
+            (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
         )
-        rule = self._places[file.filename].get(place)  # type: ignore[arg-type]
         return None if rule is None else Weaken(rule.id, rule.message, rule.note)
 
     def _find(self, text: str) -> Iterator[tuple[tuple[int, int, int, int], Rule]]:
-        root = SgRoot(text, "python").root()
+        root = _parsed(text)
         lines = text.split("\n")
         for rule in self._rules:
             for node in root.find_all(rule.config):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import os
 from datetime import date
@@ -363,9 +364,20 @@ class Watched(FIFOFilter):
 
 def test_effects_can_be_ignored():
     found = extract(Watched)
-    assert (str(found.predicate), found.exact) == ("price > 100", False), found.reasons
+    assert (str(found.predicate), found.exact) == ("price > 100", False)
     kept = type("Kept", (Watched,), {"effects": "keep"})
     assert str(extract(kept).predicate) == "TRUE"
+
+
+@pytest.mark.parametrize("name", ["print", "len"])
+def test_a_builtin_that_this_process_has_replaced_is_not_followed(monkeypatch, name):
+    real = getattr(builtins, name)
+    monkeypatch.setattr(builtins, name, lambda *args: real(*args))
+    found = extract(Watched)
+    assert (str(found.predicate), found.exact) == ("price > 100", False)
+    assert str(extract(lambda s: s.price > 0 and len(s.name) > 3).predicate) == (
+        "price > 0" if name == "len" else "price > 0 AND len(name) > 3"
+    )
 
 
 def test_a_reason_points_at_its_line():
