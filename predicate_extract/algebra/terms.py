@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ MAX_LEAVES = 16
 """A term has no more fields and constants: it stays cheap, and a product of them within a float."""
 
 
-class Term(ABC):
+class Term:
     """Something that has a value for every content, or raises."""
 
     __slots__ = ()

@@ -8,11 +8,9 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from functools import lru_cache
 from types import FunctionType
 from zoneinfo import ZoneInfo
 
-from predicate_extract.analysis.nodes import children
 from predicate_extract.analysis.scope import is_mutable, resolve, wrap
 from predicate_extract.analysis.source import Source, trusted_source
 from predicate_extract.analysis.values import Known, Value
@@ -73,7 +71,7 @@ class Code:
 
     def is_local(self, name: str) -> bool:
         """Whether a name that the function binds is seen by it alone."""
-        return name in local_names(self.source.node)
+        return name in self.source.file.local_names(self.source.node)
 
     def default_values(self) -> dict[str, Value]:
         """The default values of the parameters.
@@ -93,34 +91,6 @@ class Code:
             if is_mutable(value):
                 raise Weaken("mutable-collection", f"the default value of {name} may change")
         return {name: wrap(value) for name, value in defaults.items()}
-
-
-@lru_cache(maxsize=4096)
-def local_names(node: ast.AST) -> frozenset[str]:
-    """The names that a function binds and that are its own."""
-    bound: set[str] = set()
-    shared: set[str] = set()
-    pending = list(children(node))
-    while pending:
-        child = pending.pop()
-        match child:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                bound.add(name)
-            case ast.arg(arg=name):
-                bound.add(name)
-            case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name):
-                bound.add(name)
-            case ast.MatchStar(name=str() as name) | ast.MatchMapping(rest=str() as name):
-                bound.add(name)
-            case ast.Global(names) | ast.Nonlocal(names):
-                shared.update(names)
-            case ast.alias(name=name, asname=asname):
-                bound.add(asname or name.partition(".")[0])
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound.add(child.name)
-        elif not isinstance(child, ast.Lambda):
-            pending.extend(children(child))
-    return frozenset(bound - shared)
 
 
 def code_of(function: FunctionType) -> Code:

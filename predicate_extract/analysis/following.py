@@ -52,6 +52,14 @@ class State:
 
     env: Env = ()
     forwarded: bool = False
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        # It is looked up often, and its values are large.
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash((self.env, self.forwarded)))
+        assert self._hash is not None
+        return self._hash
 
     def get(self, name: str) -> Value | None:
         for known, value in self.env:

@@ -6,8 +6,11 @@ import ast
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
-# They hold operators and contexts: marks without a place, which trees share.
-_MARKS = ("ctx", "op", "ops")
+# They hold text and numbers, or operators and contexts: marks without a place, which trees share.
+_MARKS = {
+    *("ctx", "op", "ops", "id", "attr", "arg", "kind", "type_comment", "level", "module"),
+    *("asname", "is_async", "conversion", "simple", "rest"),
+}
 _FIELDS = {
     kind: tuple(name for name in kind._fields if name not in _MARKS)
     for kind in vars(ast).values()

@@ -8,20 +8,17 @@ file only ever reads it.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from types import FunctionType
 
 from predicate_extract.algebra.constants import is_plain, member_of
 from predicate_extract.algebra.terms import Const
-from predicate_extract.analysis.nodes import FunctionNode, children
+from predicate_extract.analysis.bindings import COMPREHENSIONS
+from predicate_extract.analysis.nodes import FunctionNode
 from predicate_extract.analysis.source import Source, SourceFile
 from predicate_extract.analysis.values import Display, Known, Value
 from predicate_extract.report import Weaken
 
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While, *_COMPREHENSIONS)
 _BUILDERS = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
 _READING_CALLS = frozenset(
     {
@@ -137,9 +134,9 @@ def resolve(name: str, function: FunctionType, source: Source) -> Value:
 def is_bound_once(name: str, scope: ast.AST, file: SourceFile) -> bool:
     """Whether a module or function binds a name once, outside any loop, and nothing inside it
     declares it its own."""
-    names = _names(scope, file)
+    names = file.names(scope)
     bindings = [*names.bindings.get(name, ()), *names.bindings.get("*", ())]
-    looped = isinstance(scope, _COMPREHENSIONS) or any(loop for _, loop in bindings)
+    looped = isinstance(scope, COMPREHENSIONS) or any(loop for _, loop in bindings)
     return len(bindings) == 1 and not looped and name not in names.declared
 
 
@@ -148,8 +145,8 @@ def _defining_scope(name: str, source: Source) -> ast.AST:
     node: ast.AST = source.node
     while (node := source.file.parents.get(node, source.file.tree)) is not source.file.tree:
         if (
-            isinstance(node, (*_COMPREHENSIONS, FunctionNode))
-            and name in _names(node, source.file).bindings
+            isinstance(node, (*COMPREHENSIONS, FunctionNode))
+            and name in source.file.names(node).bindings
         ):
             return node
     raise Weaken("unknown-name", f"the variable {name} has no visible definition")
@@ -163,7 +160,7 @@ def _only_binding(name: str, scope: ast.AST, source: Source) -> ast.AST:
             f"{name} is bound more than once",
             f"bind {name} once, or pass the value to the filter as an argument",
         )
-    names = _names(scope, source.file)
+    names = source.file.names(scope)
     node = (names.bindings.get(name) or names.bindings["*"])[0][0]
     parent = source.file.parents.get(node)
     if isinstance(parent, ast.Assign) and parent.targets == [node]:
@@ -171,61 +168,6 @@ def _only_binding(name: str, scope: ast.AST, source: Source) -> ast.AST:
     if isinstance(parent, ast.AnnAssign) and parent.value is not None:
         return parent.value
     return node
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """The names of a scope: the nodes that bind each, with whether that is in a loop; and those
-    that the functions inside declare `global` or `nonlocal`."""
-
-    bindings: dict[str, list[tuple[ast.AST, bool]]]
-    declared: frozenset[str]
-
-
-@lru_cache(maxsize=256)
-def _names(scope: ast.AST, file: SourceFile) -> _Names:
-    bindings: dict[str, list[tuple[ast.AST, bool]]] = {}
-    if isinstance(scope, FunctionNode):
-        a = scope.args
-        for argument in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
-            if argument is not None:
-                bindings.setdefault(argument.arg, []).append((argument, False))
-    body = scope.body if isinstance(scope, ast.Module | FunctionNode) else [scope]
-    pending = [(node, False) for node in (body if isinstance(body, list) else [body])]
-    while pending:
-        node, looped = pending.pop()
-        bound = bound_name(node)
-        if bound is not None:
-            bindings.setdefault(bound, []).append((node, looped))
-        if isinstance(node, ast.ClassDef | FunctionNode):
-            continue
-        looped = looped or isinstance(node, _LOOPS)
-        pending.extend((child, looped) for child in children(node))
-    declared = frozenset(
-        name
-        for node in file.walk(scope)
-        if isinstance(node, ast.Global | ast.Nonlocal)
-        for name in node.names
-    )
-    return _Names(bindings, declared)
-
-
-def bound_name(node: ast.AST) -> str | None:
-    """The name that a node binds; `*` for any."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            return name
-        case ast.alias(name=name, asname=None):
-            return name.partition(".")[0]
-        case ast.alias(asname=name):
-            return name
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return node.name
-        case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
-            return node.name
-        case ast.MatchMapping():
-            return node.rest
-    return None
 
 
 def _only_read(name: str, value: object, source: Source) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
 
+from predicate_extract.analysis.bindings import Names, local_names, names_of
 from predicate_extract.analysis.bytecode import reconstructed
 from predicate_extract.analysis.nodes import FunctionNode, preorder
 from predicate_extract.report import Weaken
@@ -38,6 +39,8 @@ class SourceFile:
             self._codes.setdefault((code.co_qualname, code.co_firstlineno), []).append(code)
         self._nodes, self.parents = preorder(self.tree)
         self._places = {node: place for place, node in enumerate(self._nodes)}
+        self._names: dict[ast.AST, Names] = {}
+        self._local_names: dict[ast.AST, frozenset[str]] = {}
         self._functions: dict[int, list[FunctionNode]] = {}
         for node in self._nodes:
             if isinstance(node, FunctionNode):
@@ -79,6 +82,18 @@ class SourceFile:
                 case ast.Call(ast.Name("setattr" | "delattr"), [_, ast.Constant(str(name)), *_]):
                     found.add(name)
         return frozenset(found)
+
+    def names(self, scope: ast.AST) -> Names:
+        """What binds names in the module, a function or a comprehension."""
+        if scope not in self._names:
+            self._names[scope] = names_of(scope, self.walk(scope))
+        return self._names[scope]
+
+    def local_names(self, function: ast.AST) -> frozenset[str]:
+        """The names that a function binds and that are its own."""
+        if function not in self._local_names:
+            self._local_names[function] = local_names(function)
+        return self._local_names[function]
 
     def codes(self, qualname: str, first_line: int) -> list[CodeType]:
         """The code objects that the functions of this name on this line compile to."""
@@ -192,7 +207,7 @@ def _source_in_file(function: FunctionType) -> Source:
     return Source(file, node)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def parsed(filename: str, text: str, whole: bool = True) -> SourceFile:
     """A file, parsed and compiled once."""
     return SourceFile(filename, text, whole)

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+from predicate_extract.analysis.bindings import bound_name
 from predicate_extract.analysis.code import MAKERS
 from predicate_extract.analysis.nodes import FunctionNode
-from predicate_extract.analysis.scope import bound_name
 from predicate_extract.analysis.source import SourceFile, parsed
 
 _COLLECTIONS = (frozenset, set, tuple, list, dict)
