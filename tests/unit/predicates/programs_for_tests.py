@@ -9,6 +9,8 @@ import math
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+
 CONSTANTS = ("0", "1", "2.5", "True", "None", "'a'", "-1", "LIMIT", "self.limit")
 WILD_CONSTANTS = ("self.count", "10**0 + 1", "OTHER", "v")
 ATOMS = (
@@ -157,6 +159,14 @@ VALUES = (
     b"a",
 )
 
+TYPED = {
+    pa.int64(): (0, 1, 1, 2, 2, 3, -1, 2**53 + 1, 2**63 - 1),
+    pa.float64(): (0.0, 1.0, 2.0, 2.5, -1.0, math.nan, math.inf, 2.0**53),
+    pa.string(): ("", "a", "a", "b", "A", "1", " a", "ß"),
+    pa.bool_(): (True, False),
+}
+TYPES = tuple(TYPED)
+
 HEADER = """
 import re
 from contextlib import nullcontext, suppress
@@ -259,6 +269,28 @@ class Writer:
         if self._random.random() < 0.8:
             fields["r"] = {"x": pick(VALUES)}
         return fields
+
+    def batch(self, rows: int = 12) -> pa.RecordBatch:
+        """Contents of one schema, drawn as well."""
+        schema = self.schema()
+        return pa.RecordBatch.from_pylist([self.row(schema) for _ in range(rows)], schema)
+
+    def schema(self) -> pa.Schema:
+        """A type for each field, which may or may not be null."""
+        draw = self._random
+        fields = [pa.field(name, draw.choice(TYPES), draw.random() < 0.7) for name in "abc"]
+        inner = pa.struct([pa.field("x", draw.choice(TYPES), draw.random() < 0.7)])
+        return pa.schema([*fields, pa.field("r", inner, draw.random() < 0.5)])
+
+    def row(self, schema: pa.Schema) -> dict[str, Any]:
+        return {field.name: self._value(field) for field in schema}
+
+    def _value(self, field: pa.Field) -> Any:
+        if field.nullable and self._random.random() < 0.2:
+            return None
+        if pa.types.is_struct(field.type):
+            return {each.name: self._value(each) for each in field.type}
+        return self._random.choice(TYPED[field.type])
 
     def _compound(self, body: list[str]) -> list[str]:
         """A loop, a `with`, or a `match` around a block."""

@@ -7,17 +7,32 @@ claimed: the predicate says precisely which events are forwarded, alone and unch
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 from filters_for_tests import FIFOFilter, run
 from programs_for_tests import Writer
+from test_column_masks import rows_of
+from test_sql import register
 
 from predicate_extract import extract
+from predicate_extract.backends.columns import mask
+from predicate_extract.backends.spark import to_column
+from predicate_extract.backends.sql import to_sql
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Any]:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        yield connection
+
 
 NOTES: list[object] = []
 _numbers = count()
@@ -37,29 +52,80 @@ def load(text: str) -> dict[str, Any]:
     return namespace
 
 
-def violations(text: str, some: list[dict[str, Any]]) -> Iterator[str]:
-    """What contradicts the extraction, for a program and the fields of a sequence of contents."""
-    namespace = load(text)
-    found = extract(namespace["Filter"], 1)
+@dataclass(frozen=True)
+class Seen:
+    """What a filter did with one content: `counts` if anything of it is to be seen outside, `plain`
+    if it forwarded the event, alone and unchanged, and nothing else."""
+
+    counts: bool
+    plain: bool
+    changed: bool
+    shown: str
+
+
+def watch(namespace: dict[str, Any], contents: Iterable[Any]) -> Iterator[Seen]:
+    """Let one instance of the filter have all contents, for real."""
     instance = namespace["Filter"](1)
-    for fields in some:
-        content = thing(fields)
+    for content in contents:
         namespace["LIMIT"] = 2
         NOTES.clear()
-        expected = found.predicate.evaluate(content)
+        shown = repr(content)
         did = run(instance, content)
         namespace["rebind"]()
         changed = did.changed or did.spoiled or bool(NOTES) or namespace["LIMIT"] != 2
-        shown = f"{did} for {fields} under {found.predicate}"
-        if expected is False and (did.sent or did.raised or changed):
-            yield f"unsound: {shown}"
-        if did.changed and not found.stateful:
-            yield f"stateful: {shown}"
-        if not found.exact:
-            continue
         itself = len(did.sent) == 1 and getattr(did.sent[0], "content", None) is content
-        if expected is True and (not itself or did.raised or changed):
-            yield f"not exact: {shown}"
+        yield Seen(
+            counts=bool(did.sent or did.raised or changed),
+            plain=itself and not (did.raised or changed),
+            changed=did.changed,
+            shown=f"{did} for {shown}",
+        )
+
+
+def compare(
+    where: str, verdicts: Iterable[bool | None], exact: bool, seen: list[Seen]
+) -> Iterator[str]:
+    """What an evaluation of the predicate has wrong; None is for a content that it raises for."""
+    for verdict, each in zip(verdicts, seen, strict=True):
+        if verdict is False and each.counts:
+            yield f"unsound {where}: {each.shown}"
+        if exact and (verdict is True) != each.plain and not (verdict is None and each.counts):
+            yield f"not exact {where}: {each.shown}"
+
+
+def violations(text: str, some: list[dict[str, Any]]) -> Iterator[str]:
+    """What contradicts the extraction, for a program and the fields of a sequence of contents."""
+    contents = [thing(fields) for fields in some]
+    namespace = load(text)
+    found = extract(namespace["Filter"], 1)
+    verdicts = [found.predicate.evaluate(content) for content in contents]
+    seen = list(watch(namespace, contents))
+    yield from compare(f"{found.predicate}", verdicts, found.exact, seen)
+    if not found.stateful:
+        yield from (f"stateful: {each.shown}" for each in seen if each.changed)
+
+
+def typed_violations(text: str, batch: pa.RecordBatch, database: Any) -> Iterator[str]:
+    """The same where the contents have a schema: in objects, in columns, and in SQL."""
+    namespace = load(text)
+    found = extract(namespace["Filter"], 1, schema=batch.schema)
+    contents = rows_of(batch)
+    plain = [found.predicate.evaluate(content) for content in contents]
+    columns = mask(found.predicate, batch)
+    raised = [False] * len(contents) if columns.raised is None else columns.raised.tolist()
+    in_columns = [
+        None if error else true for true, error in zip(columns.true.tolist(), raised, strict=True)
+    ]
+    where, exact = to_sql(found.predicate, batch.schema)
+    register(database, batch)
+    query = f'SELECT "row number" FROM events WHERE {where or "TRUE"}'
+    rows = {row for (row,) in database.execute(query).fetchall()}
+    in_sql = [place in rows for place in range(len(contents))]
+    seen = list(watch(namespace, contents))
+    shown = f"{found.predicate} of {batch.schema}"
+    yield from compare(f"objects {shown}", plain, found.exact, seen)
+    yield from compare(f"columns {shown}", in_columns, False, seen)
+    yield from compare(f"SQL {where} {shown}", in_sql, found.exact and exact, seen)
 
 
 def violations_of(seed: int) -> list[str]:
@@ -68,7 +134,51 @@ def violations_of(seed: int) -> list[str]:
     return list(violations(text, [writer.content() for _ in range(12)]))
 
 
-@pytest.mark.parametrize("block", range(20))
+def typed_violations_of(seed: int, database: Any) -> list[str]:
+    writer = Writer(Random(f"typed {seed}"))
+    text = writer.program()
+    return list(typed_violations(text, writer.batch(), database))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Two thousand programs; `--rounds 1000` makes them two hundred thousand."""
+    if "block" in metafunc.fixturenames:
+        blocks = metafunc.config.getoption("rounds") or 10
+        metafunc.parametrize("block", range(blocks))
+
+
 def test_generated_filters(block):
     for seed in range(block * 100, block * 100 + 100):
         assert violations_of(seed) == [], f"seed {seed}"
+
+
+def test_generated_filters_of_typed_contents(block, database):
+    for seed in range(block * 100, block * 100 + 100):
+        assert typed_violations_of(seed, database) == [], f"seed {seed}"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)  # the first starts Spark
+def test_generated_filters_in_spark(spark):
+    """Many predicates on the same rows, for a job of Spark takes long."""
+    from pyspark.sql import functions as f
+
+    for seed in range(2):
+        writer = Writer(Random(seed))
+        batch = writer.batch(40)
+        frame = spark.createDataFrame(
+            pa.table(batch).append_column("row number", pa.array(range(batch.num_rows)))
+        )
+        programs = [load(writer.program()) for _ in range(100)]
+        found = [extract(each["Filter"], 1, schema=batch.schema) for each in programs]
+        columns = [to_column(each.predicate, batch.schema, f) for each in found]
+        shown = [
+            (f.lit(True) if column is None else column).alias(f"kept {number}")
+            for number, (column, _) in enumerate(columns)
+        ]
+        rows = frame.select("row number", *shown).orderBy("row number").collect()
+        for number, (namespace, each) in enumerate(zip(programs, found, strict=True)):
+            kept = [row[f"kept {number}"] is True for row in rows]
+            seen = list(watch(namespace, rows_of(batch)))
+            exact = each.exact and columns[number][1]
+            assert list(compare(f"{each.predicate}", kept, exact, seen)) == []
