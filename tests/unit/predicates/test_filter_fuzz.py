@@ -14,7 +14,6 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from filters_for_tests import FIFOFilter, run
@@ -26,13 +25,6 @@ from predicate_extract import extract
 from predicate_extract.backends.columns import mask
 from predicate_extract.backends.spark import to_column
 from predicate_extract.backends.sql import to_sql
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[Any]:
-    with duckdb.connect(config={"threads": 1}) as connection:
-        yield connection
-
 
 NOTES: list[object] = []
 _numbers = count()

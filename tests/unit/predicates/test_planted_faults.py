@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 import pytest
 from programs_for_tests import HEADER
 from test_corpus import CASES, wrong
-from test_filter_fuzz import violations, violations_of
+from test_filter_fuzz import typed_violations_of, violations, violations_of
 
 from predicate_extract import FALSE, TRUE, And, Compare, Not, Or
 from predicate_extract.algebra import simplify
@@ -24,6 +25,7 @@ from predicate_extract.analysis import (
 )
 from predicate_extract.analysis.calls import Calls
 from predicate_extract.analysis.code import Code
+from predicate_extract.analysis.content import Content
 from predicate_extract.analysis.expressions import Expressions
 from predicate_extract.analysis.filters import Analysis
 from predicate_extract.analysis.following import Following
@@ -31,6 +33,8 @@ from predicate_extract.analysis.instance import FilterInstance
 from predicate_extract.analysis.statements import Point, Statements
 from predicate_extract.analysis.tree import Leaf, bind
 from predicate_extract.analysis.values import Maybe
+from predicate_extract.backends import columns
+from predicate_extract.backends.truth import Backend, Outcome
 
 
 def flip_ordering(part):
@@ -124,25 +128,24 @@ PLANTED = {
         (Calls, "unknown_call", lambda self, w, n, f, s: Leaf(following.Got(FALSE, s)))
     ],
     "nothing is stateful": [(FilterInstance, "stateful", False)],
+    "contents with a schema raise nothing": [(Content, "can_raise", lambda self, test: False)],
+    "NOT of what raises is true": [
+        (Backend, "_inverted", lambda self, one: Outcome(~one.true, None))
+    ],
+    "what a later part raises is false": [
+        (Backend, "_both", lambda self, one, two: Outcome(one.true & two.true, one.raised))
+    ],
+    "a null in a column is like any other value": [
+        (columns._Columns, "_settle", lambda self, op, column, hits, valid: Outcome(hits))
+    ],
 }
 
 
-def settle_to_false(predicate):
-    from predicate_extract.analysis.values import Maybe
-
-    match predicate:
-        case Maybe():
-            return FALSE
-        case simplify.Not(Maybe()):
-            return FALSE
-        case simplify.And(parts):
-            return conjunction(*map(settle_to_false, parts))
-        case simplify.Or(parts):
-            return simplify.disjunction(*map(settle_to_false, parts))
-    return predicate
-
-
 # What finds it: a seed of the program writer, a case of the corpus, or a filter.
+class OnColumns(int):
+    """A seed of a program with typed contents."""
+
+
 FOUND_BY: dict[str, int | str] = {
     "not > is <=": 44,
     "not is forgotten": 22,
@@ -164,6 +167,10 @@ FOUND_BY: dict[str, int | str] = {
     "what is unknown is false": 6,
     "a default value is None": "iot_plant.wildcard",
     "calls have no effects": 9,
+    "contents with a schema raise nothing": OnColumns(20),
+    "NOT of what raises is true": OnColumns(4),
+    "what a later part raises is false": OnColumns(11),
+    "a null in a column is like any other value": OnColumns(11),
     "what a decorator wraps is not looked into": """
 class Filter(FIFOFilter):
     def __init__(self, limit):
@@ -200,15 +207,17 @@ CONTENTS = [{"a": a, "b": b} for a in (2, 1, NAN) for b in (NAN, 1)]
 
 
 @pytest.mark.parametrize("fault", PLANTED)
-def test_planted_faults_are_caught(fault, monkeypatch):
-    assert not list(found_out(fault))
+def test_planted_faults_are_caught(fault, monkeypatch, database):
+    assert not list(found_out(fault, database))
     for owner, name, replacement in PLANTED[fault]:
         monkeypatch.setattr(owner, name, replacement)
-    assert list(found_out(fault))
+    assert list(found_out(fault, database))
 
 
-def found_out(fault: str) -> list[str]:
+def found_out(fault: str, database: Any) -> list[str]:
     where = FOUND_BY[fault]
+    if isinstance(where, OnColumns):
+        return typed_violations_of(where, database)
     if isinstance(where, int):
         return violations_of(where)
     if where.startswith("\n"):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from enum import Enum
 from random import Random
 from typing import Annotated, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -38,12 +36,6 @@ from predicate_extract import (
     Truthy,
 )
 from predicate_extract.backends.sql import logic, to_sql
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[Any]:
-    with duckdb.connect(config={"threads": 1}) as connection:
-        yield connection
 
 
 def check(
