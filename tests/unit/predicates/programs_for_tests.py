@@ -218,6 +218,7 @@ class Writer:
 
     def __init__(self, random: Random) -> None:
         self._random = random
+        self._loops = 0
         self._atoms = self._some(ATOMS, WILD_ATOMS, 3)
         self._constants = self._some(CONSTANTS, WILD_CONSTANTS, 2)
         self._effects = self._some(("pass",), EFFECTS, 1)
@@ -294,6 +295,8 @@ class Writer:
 
     def _compound(self, body: list[str]) -> list[str]:
         """A loop, a `with`, or a `match` around a block."""
+        self._loops += 1
+        turns = f"turns{self._loops}"  # which nothing inside sets back, so that the loop ends
         shapes = (
             ["for v in (1, 2):", *_indented(body)],
             ["for v in (1, 2):", *_indented([*body, "if v == s.a:", "    break"])],
@@ -303,7 +306,7 @@ class Writer:
             ["with NULL:", *_indented(body)],
             ["with nullcontext():", *_indented(body)],
             ["with suppress(Exception):", *_indented(body)],
-            ["v = 0", "while v < 2:", "    v += 1", *_indented(body)],
+            [f"{turns} = 0", f"while {turns} < 2:", f"    {turns} += 1", *_indented(body)],
             ["while s.a == 1:", *_indented([*body, "break"])],
             [
                 "match s.a:",
