@@ -142,6 +142,15 @@ def _compiled(pattern: str | bytes, flags: int) -> re.Pattern[Any]:
     return re.compile(pattern, flags)
 
 
+def compiles(pattern: str | bytes) -> bool:
+    """Whether a regular expression is one."""
+    try:
+        _compiled(pattern, 0)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
 def _isinstance(value: object, *names: str) -> bool:
     return isinstance(value, tuple(ISINSTANCE[name] for name in names))
 
@@ -157,6 +166,7 @@ def _dict(*keys_and_values: object) -> dict[object, object]:
     return dict(zip(keys_and_values[::2], keys_and_values[1::2], strict=True))
 
 
+MATCHING = frozenset(("search", "match", "fullmatch"))
 _INT, _FLOAT, _STR = "integer", "float", "str"
 _NUMERIC: Signatures = {
     (_INT, _INT): _INT,
@@ -265,9 +275,7 @@ FUNCTIONS: dict[str, Function] = {
     "floor": Function(on(math.floor, *NUMBERS), {(_INT,): _INT}),
     "ceil": Function(on(math.ceil, *NUMBERS), {(_INT,): _INT}),
     "trunc": Function(on(math.trunc, *NUMBERS), {(_INT,): _INT}),
-    "search": Function(_regex("search"), {}),
-    "match": Function(_regex("match"), {}),
-    "fullmatch": Function(_regex("fullmatch"), {}),
+    **{how: Function(_regex(how), {}) for how in sorted(MATCHING)},
     "contains": Function(_contains, {(_STR, _STR): _INT}),
     "isinstance": Function(_isinstance, {}),
     "hasattr": Function(hasattr, {}),

@@ -13,7 +13,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from predicate_extract.algebra.constants import Member, Plain
-from predicate_extract.algebra.functions import FUNCTIONS
+from predicate_extract.algebra.functions import FUNCTIONS, MATCHING, compiles
 from predicate_extract.algebra.predicate import Always, Compare, In, Predicate, Truthy
 from predicate_extract.algebra.terms import Call, Const, Field, Key, Term
 
@@ -142,8 +142,12 @@ def can_raise(term: Term, schema: pa.Schema) -> bool:
         case Field():
             slot = find(schema, term)
             return slot is None or not slot.reachable
+        case Call(function, (text, Const(str() as pattern), *flags)) if function in MATCHING:
+            return flags != [] or family_of_term(text, schema) != "str" or not compiles(pattern)
         case Call():
             return family_of_term(term, schema) is None
+        case Truthy(Call(function) as match) if function in MATCHING:
+            return can_raise(match, schema)
         case Compare(op, left, right):
             return _comparison_can_raise(op, left, right, schema)
         case In(item) | Truthy(item):

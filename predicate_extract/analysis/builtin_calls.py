@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import UnionType
 from typing import Any
 
-from predicate_extract.algebra.functions import ISINSTANCE, METHODS
+from predicate_extract.algebra.functions import ISINSTANCE, MATCHING, METHODS
 from predicate_extract.algebra.predicate import TRUE, IsNull, Predicate, Truthy
 from predicate_extract.algebra.simplify import conjunction, disjunction, negation
 from predicate_extract.algebra.terms import Call, Const, Field, Term
@@ -42,7 +42,6 @@ _FUNCTIONS: dict[Any, str] = {
     math.trunc: "trunc",
     math.fabs: "abs",
 }
-MATCHING = ("search", "match", "fullmatch")
 _COLLECTIONS = {tuple: "tuple", list: "list", set: "set", frozenset: "set", sorted: "list"}
 BELOW = "call it below the guard, or compare fields with constants"
 

@@ -15,10 +15,11 @@ from dataclasses import replace
 from types import FunctionType, ModuleType
 from typing import Any
 
+from predicate_extract.algebra.functions import MATCHING
 from predicate_extract.algebra.predicate import Defined
 from predicate_extract.algebra.terms import Const, Field, Term
 from predicate_extract.analysis.arguments import bound_arguments, keyword_arguments
-from predicate_extract.analysis.builtin_calls import BELOW, MATCHING, BuiltinCalls
+from predicate_extract.analysis.builtin_calls import BELOW, BuiltinCalls
 from predicate_extract.analysis.code import code_of
 from predicate_extract.analysis.describe import describe
 from predicate_extract.analysis.expressions import refuse_private

@@ -63,7 +63,8 @@ _WORDS = {pa.date32().id: np.int32, pa.timestamp("us").id: np.int64}
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Where a predicate is true, and where it raises (None: nowhere); one bool a row."""
+    """Where a predicate is true, and where it raises or is not known (None: nowhere); one bool a
+    row."""
 
     true: Bools
     raised: Bools | None
@@ -77,7 +78,7 @@ class Mask:
 def mask(predicate: Predicate, batch: pa.RecordBatch) -> Mask:
     """Evaluate `predicate` on every row of `batch`."""
     outcome = _Columns(batch).judge(predicate)
-    return Mask(outcome.true, outcome.raised)
+    return Mask(outcome.true, outcome.unsure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class _Values:
 
 class _Columns(Backend[Bools]):
     def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__(batch.schema)
         self._batch = batch
         self._ready: dict[Field, _Values] = {}
 

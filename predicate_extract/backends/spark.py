@@ -49,14 +49,12 @@ def to_column(
         return None, True
     backend = _Spark(schema, functions)
     outcome = backend.judge(predicate)
-    if outcome.raised is None:
-        return outcome.true, True
-    return outcome.true | outcome.raised, False
+    return outcome.keep, outcome.exact
 
 
 class _Spark(Backend[Column]):
     def __init__(self, schema: pa.Schema, functions: Any) -> None:
-        self._schema = schema
+        super().__init__(schema)
         self._f = functions
 
     def constant(self, value: bool) -> Column:
@@ -88,7 +86,7 @@ class _Spark(Backend[Column]):
         raise Unfaithful
 
     def _find(self, field: Field) -> tuple[Slot, Column]:
-        slot = find(self._schema, field)
+        slot = find(self.schema, field)
         if slot is None or slot.member_of is not None:
             raise Unfaithful
         return slot, self._column(field.path)
@@ -101,7 +99,7 @@ class _Spark(Backend[Column]):
 
     def _reach(self, field: Field, true: Column) -> Outcome[Column]:
         """Reading raises where an object on the way is null."""
-        slot = find(self._schema, field)
+        slot = find(self.schema, field)
         if slot is not None and slot.reachable:
             return Outcome(true)
         missing = self.constant(False)

@@ -2,8 +2,8 @@
 
 A backend says for each condition where it is *true* and where it *raises* (and never both); how
 `AND`, `OR` and `NOT` combine these is the same for numpy arrays and for Spark columns. A condition
-that a backend cannot evaluate as Python does is said to raise everywhere: every row that gets there
-is kept, and the filter itself decides.
+that a backend cannot evaluate as Python does *may be* true everywhere: the rows that it alone would
+decide are kept, and the filter itself decides; if it may raise as well, all that get to it are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from predicate_extract.algebra.predicate import Always, And, Defined, Not, Or, Predicate
+from predicate_extract.algebra.schema import can_raise
 
 # Whatever has `&`, `|` and `~`: a numpy array of bools, a Spark column.
 Bits = TypeVar("Bits", bound=Any)
@@ -24,14 +27,44 @@ class Unfaithful(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Bits]):
-    """Where a condition is true, and where it raises (None: nowhere). The two never overlap."""
+    """Where a condition is true, where it raises or may (None: nowhere), and where it may be true
+    or false, but does not raise (None: nowhere). No two overlap."""
 
     true: Bits
     raised: Bits | None = None
+    maybe: Bits | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is known to be true or false for every row."""
+        return self.unsure is None
+
+    @property
+    def unsure(self) -> Bits | None:
+        """Where only the filter can tell (None: nowhere)."""
+        return _any(self.raised, self.maybe)
+
+    @property
+    def keep(self) -> Bits:
+        """The rows that must reach the filter."""
+        keep: Bits = self.true if self.unsure is None else self.true | self.unsure
+        return keep
+
+
+def _any(one: Bits | None, two: Bits | None) -> Bits | None:
+    return two if one is None else one if two is None else one | two
+
+
+def _both(one: Bits | None, two: Bits | None) -> Bits | None:
+    return None if one is None or two is None else one & two
 
 
 class Backend(ABC, Generic[Bits]):
-    """Evaluates a predicate over rows; a subclass supplies constants and single conditions."""
+    """Evaluates a predicate over rows of a schema; a subclass supplies constants and single
+    conditions."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
 
     @abstractmethod
     def constant(self, value: bool) -> Bits:
@@ -67,15 +100,18 @@ class Backend(ABC, Generic[Bits]):
         try:
             return self.condition(predicate)
         except Unfaithful:
-            return Outcome(self.constant(False), self.constant(True))
+            no, yes = self.constant(False), self.constant(True)
+            if can_raise(predicate, self.schema):
+                return Outcome(no, raised=yes)
+            return Outcome(no, maybe=yes)
 
     def _inverted(self, one: Outcome[Bits]) -> Outcome[Bits]:
-        false = ~one.true
-        return Outcome(false if one.raised is None else false & ~one.raised, one.raised)
+        return Outcome(~one.keep, one.raised, one.maybe)
 
     def _both(self, one: Outcome[Bits], two: Outcome[Bits]) -> Outcome[Bits]:
-        raised = one.raised
-        if two.raised is not None:
-            late = one.true & two.raised
-            raised = late if raised is None else raised | late
-        return Outcome(one.true & two.true, raised)
+        goes_on = _any(one.true, one.maybe)
+        return Outcome(
+            one.true & two.true,
+            _any(one.raised, _both(goes_on, two.raised)),
+            _any(_both(one.maybe, _any(two.true, two.maybe)), _both(one.true, two.maybe)),
+        )

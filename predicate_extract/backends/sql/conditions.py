@@ -64,15 +64,15 @@ def to_sql(
         raise ValueError(f"Expected a dialect among {', '.join(DIALECTS)}, got {dialect!r}.")
     try:
         outcome = _Sql(schema).judge(predicate)
-        raised = FALSE if outcome.raised is None else outcome.raised
-        keep = outcome.true | raised
+        keep = outcome.keep
     except Unfaithful:  # it is too large
         return None, False
-    return None if keep == TRUE else where(keep).sql(dialect), raised == FALSE
+    return None if keep == TRUE else where(keep).sql(dialect), outcome.unsure in (None, FALSE)
 
 
 class _Sql(Backend[Bits]):
     def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(schema)
         self._value = Terms(schema).value
 
     def constant(self, value: bool) -> Bits:

@@ -387,6 +387,33 @@ def test_exact_where_nothing_is_in_doubt(text):
     assert to_sql(Predicate.parse(text), TYPE.schema)[1] is EXACT[text]
 
 
+# -- what SQL cannot decide --------------------------------------------------------------------
+
+# `name` is never null, `note` may be: there, the search raises.
+UNDECIDED = {
+    "search(name, '^a') AND size > 1": "size > 1",
+    "NOT search(name, '^a') AND size > 1": "size > 1",
+    "size > 1 AND search(name, '^a')": "size > 1",
+    "search(name, '^a') OR size > 1": None,
+    "size > 1 AND (search(name, '^a') OR size = 5)": "size > 1",
+    "search(note, '^a') AND size > 1": None,
+    "size > 1 AND search(note, '^a')": "size > 1",
+    "search(name, '(') AND size > 1": None,
+}
+
+
+@pytest.mark.parametrize("text", UNDECIDED)
+def test_what_sql_cannot_decide_leaves_the_rest_in_force(text):
+    schema = pa.schema(
+        [
+            pa.field("name", pa.string(), False),
+            pa.field("note", pa.string()),
+            pa.field("size", pa.int64(), False),
+        ]
+    )
+    assert to_sql(Predicate.parse(text), schema) == (UNDECIDED[text], False)
+
+
 # -- the text ----------------------------------------------------------------------------------
 
 TRADES = pa.schema(
