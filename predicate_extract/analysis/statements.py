@@ -209,7 +209,8 @@ class Statements(Calls):
             raise Weaken(*describe_target(target))
 
         def go(got: Got) -> Tree[Point]:
-            return Leaf(Point(got.state.set(name, arithmetic(op, old, got.value))))
+            result = arithmetic(op, old, got.value)
+            return self.checked(result, Leaf(Point(got.state.set(name, result))))
 
         return self._after(value, frame, state, go)
 

@@ -7,6 +7,8 @@ are one object, and so are the trees that grow from them, which keeps code with 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -34,6 +36,7 @@ from predicate_extract.report import Reason
 S = TypeVar("S")
 T = TypeVar("T")
 
+MAX_WAYS = 16
 MAX_SIZE = 400
 """A predicate has no more conditions; what would be larger is weakened."""
 
@@ -192,5 +195,24 @@ def settle(predicate: Predicate) -> Predicate:
         case Or(parts):
             return disjunction(*map(settle, parts))
         case Defined(Predicate() as part) if mentions_maybe(part):
-            return checked(settle(part))
+            return conjunction(*map(checked, _resolved(part)))
     return predicate
+
+
+def _resolved(predicate: Predicate) -> list[Predicate]:
+    """What a condition may come to, by what is unknown in it: of these, one raises if it does. If
+    they are too many, its parts, which raise more often."""
+    match predicate:
+        case Maybe():
+            return [TRUE, FALSE]
+        case Not(part):
+            return [negation(each) for each in _resolved(part)]
+        case Defined(Predicate() as part):
+            return [checked(each) for each in _resolved(part)]
+        case And(parts) | Or(parts):
+            ways = [_resolved(part) for part in parts]
+            if math.prod(map(len, ways)) > MAX_WAYS:
+                return [TRUE, FALSE, *dict.fromkeys(each for way in ways for each in way)]
+            join = conjunction if isinstance(predicate, And) else disjunction
+            return list(dict.fromkeys(join(*each) for each in itertools.product(*ways)))
+    return [predicate]

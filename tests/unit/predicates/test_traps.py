@@ -113,6 +113,10 @@ TRAPS = {
     "a default is the one of the definition": """
         return near(s.a)
     """,
+    "what is computed in place may raise, though nobody looks at it": """
+        v = s.a
+        v += 1
+    """,
 }
 CONTENTS = [
     SimpleNamespace(a=a, n=NAN, f=0.1, t=t, m={"a": {"b": 1}})
@@ -145,6 +149,21 @@ STATES = {
         if s.a == 3 and same:
             super().enqueue(event)
     """,
+    "what comes behind an unknown alternative may raise": """
+        if (s.a == 5 or self.count == 1) or s.a < 2:
+            return
+    """,
+    "what an unknown condition guards may raise": """
+        if (s.a == 5 and self.count == 1) and s.a < 2:
+            return
+    """,
+    "what comes behind many unknown alternatives may raise": """
+        if (
+            (self.count == 1 or self.count == 2) or (self.count == 3 or self.count == 4)
+            or (self.count == 5 or self.count == 6) or s.a < 2
+        ):
+            return
+    """,
     "the truth of what the filter keeps may raise": """
         if self.odd and s.a == 3:
             super().enqueue(event)
@@ -164,6 +183,7 @@ class Filter(FIFOFilter):
         self.count = 0
     def change(self):
         self.odd = None
+        self.count += 1
         self.last[1] = 1
     def enqueue(self, event):
         s = event.content
