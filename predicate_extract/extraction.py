@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ def extract(
     *args: object,
     schema: pa.Schema | None = None,
     content: type | None = None,
+    modulated: Mapping[str, object] | None = None,
     **kwargs: object,
 ) -> Extraction:
     """Find the predicate of a filter class, of an instance of one, or of a function of the content.
@@ -43,7 +44,8 @@ def extract(
     `args` and `kwargs` are what a filter class will be constructed with; it may be constructed here
     to learn its constants. With a `schema`, only its fields count as plain data; without one, every
     attribute of the content does. `content` is the class of the contents: its properties, methods
-    and constants are followed too. What cannot be analysed weakens the predicate and never fails.
+    and constants are followed too. `modulated` are the values that attributes of a filter are given
+    once it is made. What cannot be analysed weakens the predicate and never fails.
 
     A filter class may have the attribute `effects = "ignore"`: then an event that would only change
     its state, or be logged, need not arrive.
@@ -59,14 +61,14 @@ def extract(
             raise NotAFilter(
                 f"{target.__qualname__} is not a filter: it has no method enqueue(self, event)."
             )
-        return _extract_filter(FilterInstance(target, None, args, kwargs), known)
+        return _extract_filter(FilterInstance(target, None, args, kwargs, modulated), known)
     if isinstance(target, functools.partial):
         _refuse_arguments(repr(target), args, kwargs)
         return _extract_partial(target, known)
     cls = type(target)
     if callable(getattr(cls, "enqueue", None)):
         _refuse_arguments(f"an instance of {cls.__qualname__}", args, kwargs)
-        return _extract_filter(FilterInstance(cls, target, (), {}), known)
+        return _extract_filter(FilterInstance(cls, target, (), {}, modulated), known)
     if callable(target):
         _refuse_arguments(repr(target), args, kwargs)
         name = getattr(target, "__qualname__", cls.__qualname__)

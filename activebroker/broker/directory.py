@@ -25,6 +25,7 @@ from activebroker.broker.messages import (
     Join,
     Leave,
     MembersChanged,
+    Modulate,
     Move,
     Offload,
     OpenChannel,
@@ -39,6 +40,7 @@ from activebroker.broker.messages import (
     Unsubscribe,
 )
 from activebroker.broker.migration import Migration
+from activebroker.broker.modulation import modulate
 from activebroker.broker.names import (
     channel_named,
     free_name,
@@ -142,6 +144,11 @@ class Directory:
             for migration in self._changes.overdue():
                 if self.graph.root(migration.channel) is root:
                     return f"Channel {migration.plan.channel!r} is still moving"
+            for each in self.graph.subtree(root.name):
+                if each.next is not None:
+                    return f"The filter of channel {each.name!r} is still changing"
+            if isinstance(body, Modulate) and channel.returning:
+                return f"Channel {name!r} is still on its way to its suppliers"
             if isinstance(body, Derive) and body.at == SUPPLIER and channel.returning:
                 return f"Channel {name!r} is still on its way to its suppliers"
             if isinstance(body, OpenSupplier):
@@ -368,6 +375,9 @@ class Directory:
 
     def _Move(self, body: Move) -> Change:
         return self._derivations.move(body)
+
+    def _Modulate(self, body: Modulate) -> Change:
+        return modulate(self._wiring, body)
 
     def _Offload(self, body: Offload) -> Change:
         return self._derivations.offload(body)

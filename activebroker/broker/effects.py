@@ -13,7 +13,7 @@ from activebroker.broker.link import Buffers
 from activebroker.broker.messages import CallBody, FailuresReported
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch
-from activebroker.filters import Failure, RunResult
+from activebroker.filters import Envelope, Failure, RunResult
 from activebroker.routing import StageSpec
 
 # --- inputs -----------------------------------------------------------------------------------
@@ -112,6 +112,15 @@ class StateFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class StageChanged:
+    """A filter has other parameters, and this is its state; or it could not take them: `error`."""
+
+    stage: int
+    state: dict[str, bytes]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     key: str
 
@@ -129,6 +138,7 @@ Input = (
     | WorkDone
     | StateSnapshotted
     | StateFailed
+    | StageChanged
     | TimerFired
 )
 
@@ -230,6 +240,14 @@ class RestoreStage:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeFilter:
+    """Give the stage's filter the parameters of this envelope; `StageChanged` answers."""
+
+    stage: int
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
 class UnloadStage:
     stage: int
 
@@ -273,6 +291,7 @@ Effect = (
     | RunStage
     | SnapshotStage
     | RestoreStage
+    | ChangeFilter
     | UnloadStage
     | ShowFailures
     | Reply

@@ -99,7 +99,7 @@ class Endings:
             channel.ports.clear()
             channel.takers.clear()
             channel.left.clear()
-            channel.checkpoint, channel.returning = None, False
+            channel.checkpoint, channel.returning, channel.next = None, False, None
             self._checkpoints.forget(channel.name)
         if top.parent is not None:
             yield from self._wiring.feed_relays(self._graph.channels[top.parent])
@@ -217,6 +217,9 @@ class Endings:
 
     def recover(self, channel: Channel, also: tuple[tuple[str, int], ...] = ()) -> Change:
         """Let a filter go on from its last checkpoint. Returns whether it does (see `Recovery`)."""
+        if channel.next is not None:
+            channel.next = None  # it goes on as the checkpoint has it
+            self._changes.submit(self._wiring.narrow(channel), lambda result, error: None)
         if not self._recovery.possible(channel):
             return False
         self._checkpoints.forget(channel.name)

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
+from activebroker.broker.changing import ENDED
 from activebroker.broker.effects import (
     CancelTimer,
     Deliver,
@@ -68,7 +69,8 @@ class Exchange:
 
     `on_flow_ended(stage, flow, lost)` and `on_flow_opened(stage, flow)` are the ACK and the mark of
     a third-party derivation, told after everything that came before them in the flow.
-    `on_saved(stage)`: `save` is done.
+    `on_saved(stage)`: `save` is done. `on_changed(stage, failure)`: the filter has other
+    parameters, or could not get them.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Exchange:
         on_flow_opened: Callable[[int, int], None],
         on_flow_ended: Callable[[int, int, bool], None],
         on_saved: Callable[[int], None],
+        on_changed: Callable[[int, str], None],
     ) -> None:
         self.outlets: dict[int, Outlet] = {}
         self.ports: dict[int, Port] = {}
@@ -96,6 +99,7 @@ class Exchange:
         self._on_flow_opened = on_flow_opened
         self._on_flow_ended = on_flow_ended
         self._on_saved = on_saved
+        self._on_changed = on_changed
         self._local: deque[Callable[[], object]] = deque()
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
@@ -209,11 +213,13 @@ class Exchange:
         known = outlet.takers.get(taker) if outlet is not None else None
         return dict(known.sent) if known is not None else {}
 
-    def set_predicate(self, outlet_id: int, taker: str, predicate: str | None) -> Positions:
+    def set_predicate(
+        self, outlet_id: int, taker: str, predicate: str | None, certain: bool = True
+    ) -> Positions:
         """Change what a taker is given; return the position from which on it is."""
         if (outlet := self.outlets.get(outlet_id)) is None:
             return {}
-        outlet.set_predicate(taker, predicate)
+        outlet.set_predicate(taker, predicate, certain)
         return outlet.positions
 
     def open_stage(self, spec: StageSpec) -> Stage:
@@ -238,8 +244,10 @@ class Exchange:
         """Drop a stage; what its outlet still has for its flows goes out. `goes_on`: its filter
         will be elsewhere."""
         self._stopped.pop(id, None)
-        if self.stages.pop(id, None) is None:
+        if (stage := self.stages.pop(id, None)) is None:
             return
+        if stage.changing is not None:
+            self._on_changed(id, ENDED)
         self._drop_port(self.ports.pop(id), goes_on)
         if (outlet := self.outlets.get(id)) is not None:
             if not outlet.ended:
@@ -420,8 +428,12 @@ class Exchange:
         if (work := stage.pump()) is not None:
             self._ask_driver(work)
         if (checkpoint := stage.saving.to_send()) is not None:
-            taken = CheckpointTaken(stage.spec.makes, stage.spec.id, checkpoint)
+            change = stage.saving.change
+            taken = CheckpointTaken(stage.spec.makes, stage.spec.id, checkpoint, change)
             self._send(self._directory, taken, ())
+        if (failure := stage.take_change()) is not None:
+            self._on_changed(stage.spec.id, failure)
+            self._local.append(partial(self.pump, stage))
         if stage.outlet.ended and stage.saving.wanted:  # by an error: there is nothing to save
             stage.saving.recover_no_more()
             self._on_saved(stage.spec.id)

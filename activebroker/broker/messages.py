@@ -16,7 +16,7 @@ from activebroker.filters import Envelope, Failure
 from activebroker.routing import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
 from derivation.protocol import Plan, Swap
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
@@ -189,6 +189,15 @@ class Move(Message, frozen=True):
     patience: float
 
 
+class Modulate(Message, frozen=True):
+    """Give a channel's filter other parameters: those of this envelope."""
+
+    channel: str
+    envelope: Envelope
+    node: str
+    patience: float
+
+
 class Offload(Message, frozen=True):
     """`consumers`: the nodes whose subscriptions and filters are handed over; None: all, and who
     comes later."""
@@ -268,12 +277,31 @@ class ReportSent(Message, frozen=True):
 
 
 class SetPredicate(Message, frozen=True):
-    """What a relay wants has changed with its consumers. The answer is the position from which on
-    the outlet gives it that."""
+    """What a relay wants has changed with its consumers, or what a filter wants with its
+    parameters. The answer is the position from which on the outlet gives it that."""
 
     outlet: int
     taker: str
     predicate: str | None
+    certain: bool = True
+
+
+class ChangeStage(Message, frozen=True):
+    """Go on with another envelope, behind all that came by these outlets up to there. The answer is
+    "", as soon as it can go on so elsewhere, too; or why it does not. `change` tells it from
+    others."""
+
+    stage: int
+    change: int
+    envelope: Envelope
+    behind: dict[int, Positions]
+
+
+class KeepStage(Message, frozen=True):
+    """Do not carry out this change, after all. The answer is whether it goes on as it was."""
+
+    stage: int
+    change: int
 
 
 class ClosePort(Message, frozen=True):
@@ -331,6 +359,7 @@ CallBody = (
     | Derive
     | Move
     | Offload
+    | Modulate
     | ReportStatus
     | TellStory
     | ReportNode
@@ -344,6 +373,8 @@ CallBody = (
     | FinishFlow
     | ReportSent
     | SetPredicate
+    | ChangeStage
+    | KeepStage
     | ClosePort
     | AbandonPort
     | ReleasePort
@@ -385,11 +416,12 @@ class FailuresReported(Message, frozen=True):
 
 class CheckpointTaken(Message, frozen=True):
     """A stage's node to the directory: what `makes` the channel, or the relay, can go on from here,
-    should this node be lost."""
+    should this node be lost; `change`: as it is behind this one, 0 for none."""
 
     makes: str
     stage: int
     checkpoint: Checkpoint
+    change: int = 0
 
 
 class CheckpointKept(Message, frozen=True):

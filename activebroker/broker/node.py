@@ -13,6 +13,7 @@ from typing import Any
 
 from activebroker.broker.calls import Calls, flatten
 from activebroker.broker.changes import Done
+from activebroker.broker.changing import ENDED
 from activebroker.broker.directory import Directory
 from activebroker.broker.effects import (
     BatchConsumed,
@@ -32,6 +33,7 @@ from activebroker.broker.effects import (
     RestoreStage,
     SetTimer,
     ShowFailures,
+    StageChanged,
     StageLoaded,
     StateFailed,
     StateSnapshotted,
@@ -47,6 +49,7 @@ from activebroker.broker.messages import (
     Body,
     Call,
     CallBody,
+    ChangeStage,
     CheckpointTaken,
     CloseFlow,
     CloseOutlet,
@@ -62,6 +65,7 @@ from activebroker.broker.messages import (
     Greet,
     Heard,
     Join,
+    KeepStage,
     MembersChanged,
     MovePrepared,
     MoveRefused,
@@ -114,6 +118,7 @@ class Node:
         self._local: deque[tuple[Body, Buffers]] = deque()
         self._calls = Calls()
         self._deploying: dict[int, Done] = {}
+        self._changing: dict[int, Done] = {}
         self._ticking = False
         self.orphaned = ""  # why there is no directory any more
         self.exchange = Exchange(
@@ -128,6 +133,7 @@ class Node:
                 stage, flow, lost, self._now
             ),
             on_saved=lambda stage: self.moves.saved(stage, self._now),
+            on_changed=self._changed,
         )
         self.moves = Moves(me.name, self.exchange, self._send, registry, self._effects)
         self.directory: Directory | None = None
@@ -173,9 +179,14 @@ class Node:
                 if (stage := self.exchange.stages.get(stage_id)) is not None:
                     if not stage.saving.fails:  # a move asks once more
                         self._report(stage, failures)
-                    stage.saving.fails |= stage.saving.state is SavingState.TAKING
+                    saving = stage.saving.state is SavingState.TAKING or stage.changing is not None
+                    stage.saving.fails |= saving
             case StateSnapshotted(stage_id, state):
                 self._snapshotted(stage_id, state)
+            case StageChanged(stage_id, state, error):
+                if (stage := self.exchange.stages.get(stage_id)) is not None:
+                    stage.changed(state, error)
+                    self.exchange.pump(stage)
             case TimerFired(key):
                 self._timer_fired(key)
         self._settle()
@@ -338,8 +349,23 @@ class Node:
             case ReportSent(outlet, taker):
                 done(exchange.sent_to(outlet, taker), None)
                 return
-            case SetPredicate(outlet, taker, predicate):
-                done(exchange.set_predicate(outlet, taker, predicate), None)
+            case SetPredicate(outlet, taker, predicate, certain):
+                done(exchange.set_predicate(outlet, taker, predicate, certain), None)
+                return
+            case ChangeStage(stage_id, change, envelope, behind):
+                if (stage := exchange.stages.get(stage_id)) is None:
+                    done(ENDED, None)
+                    return
+                self._changing[stage_id] = done
+                stage.change(change, envelope, behind)
+                exchange.pump(stage)
+                return
+            case KeepStage(stage_id, change):
+                stage = exchange.stages.get(stage_id)
+                kept = stage is None or stage.keep(change)
+                if kept:
+                    self._changing.pop(stage_id, None)
+                done(kept, None)
                 return
             case ClosePort(port, flows):
                 exchange.complete_port(port, flows)
@@ -391,6 +417,10 @@ class Node:
             if (stage := self.exchange.stages.get(stage_id)) is not None:  # not given up meanwhile
                 self.exchange.start_stage(stage)
             done(None, None)
+
+    def _changed(self, stage_id: int, failure: str) -> None:
+        if (done := self._changing.pop(stage_id, None)) is not None:
+            done(failure, None)
 
     def _snapshotted(self, stage_id: int, state: dict[str, bytes]) -> None:
         stage = self.exchange.stages.get(stage_id)

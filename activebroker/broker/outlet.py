@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
-from activebroker.matching import Parcel, parse, renumbered, select, split
+from activebroker.matching import Parcel, doubted, parse, renumbered, select, split
 from activebroker.routing import FlowSpec, Position, Positions
 from predicate_extract import Predicate
 
@@ -34,6 +34,7 @@ class Taker:
     """Who wants events. `keeps`: what it has not settled is kept for it; `tracks`: only how far it
     has settled is.
 
+    Where the predicate is wider than its filter, what is sent is not `certain` to be forwarded.
     `sent` is how far it was given events, `settled` how far it has settled them; `since`: what it
     has already. A taker that another outlet serves from now on is `closed`, and `left` when the end
     of its flow has come there: what follows that is free.
@@ -41,6 +42,7 @@ class Taker:
 
     predicate: Predicate
     keeps: bool
+    certain: bool = True
     tracks: bool = False
     since: Positions = field(default_factory=dict)
     flow: OutFlow | None = None
@@ -172,6 +174,7 @@ class Outlet:
         taker = self.takers[spec.taker] = Taker(
             parse(spec.predicate) if taker is None or not spec.resumes else taker.predicate,
             keeps,
+            spec.certain if taker is None or not spec.resumes else taker.certain,
             self.tracks,
             since,
             settled=dict(spec.began),
@@ -188,10 +191,10 @@ class Outlet:
             # Of an outlet that has ended the directory may still count on this flow.
             self.end_flow(spec.id, finished=self.ended, keeps=True)
 
-    def set_predicate(self, taker: str, predicate: str | None) -> None:
+    def set_predicate(self, taker: str, predicate: str | None, certain: bool = True) -> None:
         """Change what a taker wants, also while no flow leads to it."""
         if (known := self.takers.get(taker)) is not None:
-            known.predicate = parse(predicate)
+            known.predicate, known.certain = parse(predicate), certain
 
     def close(self, flow_id: int) -> None:
         """Stop at once: the port is gone, though its taker may come back elsewhere."""
@@ -280,6 +283,8 @@ class Outlet:
             if taker.predicate not in selected:
                 selected[taker.predicate] = select(parcel, taker.predicate)
             part = selected[taker.predicate]
+            if part is not None and not taker.certain:
+                part = doubted(part)
             if (flow := taker.flow) is not None:
                 flow.offered_events += rows
                 flow.offered_bytes += nbytes
@@ -370,7 +375,7 @@ class Outlet:
         if parcel.upto <= taker.since[supplier] and not taker.keeps:
             return
         if (part := select(parcel, taker.predicate)) is not None:
-            self._give(taker, supplier, part)
+            self._give(taker, supplier, part if taker.certain else doubted(part))
         if parcel.upto >= taker.since[supplier]:
             del taker.since[supplier]
 

@@ -44,6 +44,7 @@ class Saving:
         self._uncovered = 0  # bytes of input since the last checkpoint
         self._ticks = 0
         self._checkpoint: Checkpoint | None = None
+        self.change = 0  # behind which the one under way is the first
 
     def begin_to_recover(self, sent: Positions) -> None:
         """The sources keep what comes from now on; a checkpoint has to cover what they had sent."""
@@ -53,6 +54,7 @@ class Saving:
 
     def recover_no_more(self) -> None:
         self.recovers = self.wanted = False
+        self.change = 0
         self._first.clear()
         if self.state is not SavingState.TAKING:  # which `taken` ends
             self.state, self._checkpoint = SavingState.IDLE, None
@@ -87,22 +89,29 @@ class Saving:
     @property
     def due(self) -> bool:
         """Whether the next piece of work is to be a snapshot."""
-        if self.state is not SavingState.IDLE or not self.recovers or not self._has_use:
+        if not self.recovers or not self._has_use or not self.possible:
             return False
-        if self._first:
-            if any(self.inputs.get(name, NOWHERE) < upto for name, upto in self._first.items()):
-                return False
-            self._first.clear()
         return self._uncovered >= CHECKPOINT_BYTES or self._ticks >= CHECKPOINT_TICKS
+
+    @property
+    def possible(self) -> bool:
+        """Whether a checkpoint can be taken now."""
+        if self.state is not SavingState.IDLE:
+            return False
+        if any(self.inputs.get(name, NOWHERE) < upto for name, upto in self._first.items()):
+            return False
+        self._first.clear()
+        return True
 
     def begin(self) -> None:
         self.state = SavingState.TAKING
 
-    def taken(self, state: dict[str, bytes]) -> None:
+    def taken(self, state: dict[str, bytes], change: int = 0) -> None:
         """The filter's state between two pieces of work."""
         if not self.recovers:
             self.state = SavingState.IDLE
             return
+        self.change = change
         self.state = SavingState.SETTLING
         self._checkpoint = Checkpoint(state, dict(self.inputs), dict(self._outlet.positions))
         self._uncovered = self._ticks = 0
@@ -124,7 +133,7 @@ class Saving:
         if self.state is not SavingState.SENT or checkpoint is None:
             return []
         self.state, self._checkpoint = SavingState.IDLE, None
-        self.wanted = False
+        self.wanted, self.change = False, 0
         told = [
             (node, outlet, taker, checkpoint.inputs, outlet in self._port.leaving)
             for outlet, (node, taker) in self._port.sources.items()

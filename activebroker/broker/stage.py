@@ -11,13 +11,16 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from activebroker.broker.effects import Effect, RunStage, SnapshotStage
+from msgspec import structs
+
+from activebroker.broker.changing import ENDED, Changing, ChangingState
+from activebroker.broker.effects import ChangeFilter, Effect, RunStage, SnapshotStage
 from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.broker.outlet import Outlet
 from activebroker.broker.port import InFlow, Port, supplier_of
 from activebroker.broker.saving import Saving
 from activebroker.events import Batch
-from activebroker.filters import RunResult
+from activebroker.filters import Envelope, RunResult
 from activebroker.matching import Parcel, split
 from activebroker.routing import Positions, StageSpec
 
@@ -55,6 +58,8 @@ class Stage:
         self._in_hand: Positions = {}  # how far the work in hand comes
         self._bytes_in_hand = 0
         self._had: Positions = {}  # how far another place has come; nothing has come since
+        self.changing: Changing | None = None
+        self._last_change = 0
         self.saving = Saving(spec, port, outlet)
         if spec.checkpoint is not None:
             self.take_over(spec.checkpoint.inputs, spec.checkpoint.outputs)
@@ -110,6 +115,12 @@ class Stage:
             return SnapshotStage(self.spec.id)
         if self.outlet.ended:
             self._discard()
+            if self.changing is not None:
+                self.changing.failure = ENDED
+            return None
+        if (change := self._change()) is not None:
+            return change
+        if self.changing is not None and self.changing.state is ChangingState.SAVING:
             return None
         if self.saving.due:
             if not self.exact and not self.saving.fails:
@@ -118,6 +129,8 @@ class Stage:
                 return SnapshotStage(self.spec.id)
             self.saving.taken({})
         while self._next() and self.outlet.ready:
+            if self.changing is not None and (change := self._change()) is not None:
+                return change
             flow, item = self._inbox[0]
             if not self._passes(item):
                 return self._work()
@@ -129,6 +142,8 @@ class Stage:
             else:
                 self._end_stream(item)
             self.saving.covered({supplier_of(item): item.upto}, _size(item))
+        if (change := self._change()) is not None:
+            return change
         if self._leaving and not self._inbox:
             # If the supplier is lost, the directory may count on these flows still.
             self.outlet.end(finished=True, keeps=True)
@@ -172,6 +187,57 @@ class Stage:
             return None
         self._working = self._idling = True
         return RunStage(self.spec.id, idle=True)
+
+    def change(self, id: int, envelope: Envelope, behind: dict[int, Positions]) -> None:
+        """Go on with another envelope, behind all that came by these outlets up to there."""
+        arrived = {supplier_of(item): item.upto for _, item in self._inbox}
+        self.changing = Changing(id, envelope, behind, arrived)
+
+    def keep(self, change: int) -> bool:
+        """Do not carry a change out, after all. Returns whether it goes on as it was."""
+        if self.changing is not None and self.changing.state is ChangingState.WAITING:
+            self.changing = None
+        return self.changing is None and self._last_change != change
+
+    def _change(self) -> Effect | None:
+        """What the driver has to do for a change of the filter whose time has come."""
+        changing = self.changing
+        if changing is None or (self.saving.recovers and not self.saving.possible):
+            return None
+        feeding = {flow.outlet for flow in self.port.flows.values()}
+        if not changing.due(self.saving.inputs, feeding, not self._inbox):
+            return None
+        changing.state = ChangingState.TAKING
+        self._working = True
+        return ChangeFilter(self.spec.id, changing.envelope)
+
+    def changed(self, state: dict[str, bytes], error: str | None) -> None:
+        """The driver has given the filter its parameters, and this is its state."""
+        assert self.changing is not None
+        self._working = False
+        if error is not None:
+            self.changing.failure = error
+            return
+        self.spec = structs.replace(self.spec, envelope=self.changing.envelope)
+        self._last_change = self.changing.id
+        if self.saving.recovers:
+            self.changing.state = ChangingState.SAVING
+            self.saving.begin()
+            self.saving.taken(state, self.changing.id)
+        else:
+            self.changing.state = ChangingState.DONE
+
+    def take_change(self) -> str | None:
+        """How the change has ended, once: "" if the filter has changed."""
+        changing = self.changing
+        if changing is None:
+            return None
+        if changing.state is ChangingState.SAVING and not self.saving.change:
+            changing.state = ChangingState.DONE
+        if changing.failure is None and changing.state is not ChangingState.DONE:
+            return None
+        self.changing = None
+        return changing.failure or ""
 
     def capture(self) -> None:
         """Run nothing more; `pump` asks for the state once the work in hand is done."""

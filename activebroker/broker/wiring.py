@@ -122,6 +122,25 @@ class Wiring:
                 if answers and answers[0] is not None:
                     relay.since = msgspec.convert(answers[0], Positions)
 
+    def narrow(self, channel: Channel) -> Change:
+        """Let a channel's filter be sent what its envelope wants, no more and no less."""
+        if not channel.closed and channel.next is None:
+            yield from self.want(channel, channel.predicate)
+
+    def want(self, channel: Channel, predicate: str | None, certain: bool = True) -> Change:
+        """Change what a channel's filter is sent; not `certain`: it is more than it forwards.
+
+        Returns whether all that feed it have answered.
+        """
+        assert channel.parent is not None
+        self.graph.want(channel, predicate, certain)
+        feeds = [outlet for outlet, flows in self.graph.feeds(channel) if flows]
+        answers = yield from self.tidy(
+            (outlet.node, SetPredicate(outlet.id, channel.name, predicate, certain))
+            for outlet in feeds
+        )
+        return len(answers) == len(feeds) and None not in answers
+
     def remove_port(self, channel: Channel, port: int) -> Change:
         """Take a port that is gone for good out of the picture, and stop what flows into it."""
         taker = channel.ports[port].taker if port in channel.ports else ""

@@ -81,6 +81,10 @@ class MoveFailed(ActiveBrokerError):
     failed and the filter goes on elsewhere. The message says which."""
 
 
+class ModulationFailed(ActiveBrokerError):
+    """A filter did not get its new parameters, or has not got them yet. The message says which."""
+
+
 class MissingExtra(ActiveBrokerError, ImportError):
     """An optional part (Ray, Spark, the demo's data) is not installed."""
 

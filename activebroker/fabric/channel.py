@@ -12,7 +12,7 @@ from activebroker.broker.messages import (
     Subscribe,
     Unsubscribe,
 )
-from activebroker.core.errors import ActiveBrokerError
+from activebroker.core.errors import ActiveBrokerError, InvalidFilter
 from activebroker.events import Event, EventType
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.subscription import Subscription
@@ -44,6 +44,7 @@ class Channel:
         self.parent = parent
         self.extraction = extraction
         self._fabric = fabric
+        self._derived: tuple[FilterSpec, EventType] | None = None  # where it was: from what
 
     @property
     def errors(self) -> FailureLog:
@@ -95,7 +96,33 @@ class Channel:
         # So that the events come as instances of the class, wherever the filter runs.
         fabric.register(spec.output_type(self.type))
         info = fabric.request(Derive(self.name, name, envelope, at, fabric.node))
-        return fabric.channel_of(info, extraction)
+        channel = fabric.channel_of(info, extraction)
+        channel._derived = spec, self.type
+        return channel
+
+    def modulate(self, *, timeout: float = 10.0, **values: object) -> None:
+        """Set parameters of this channel's filter while events flow: attributes that its class
+        names in `modulated`.
+
+        Returns when the filter has them. At each place, the events up to one are decided with the
+        old values, and those behind it with the new ones, also upstream: the predicate is derived
+        anew. The state stays. Only where the channel was derived.
+
+        Raises InvalidFilter, FilterNotPicklable; ModulationFailed, where the filter stays as it
+        was, or does not have the values after `timeout` seconds yet: the message says which.
+        """
+        if self._derived is None:
+            raise InvalidFilter(
+                f"The filter of channel {self.name!r} can be modulated where it was derived: on "
+                "the channel that derive(...) returned."
+            )
+        fabric = self._fabric
+        spec, input_type = self._derived
+        spec = spec.modulated(values)
+        extraction = analyse(spec, input_type)
+        envelope = pack(spec, input_type, extraction, key=fabric.signing_key)
+        fabric.modulate(self.name, envelope, timeout)
+        self._derived, self.extraction = (spec, input_type), extraction
 
     def move(self, to: str, *, timeout: float = 30.0) -> None:
         """Third-party derivation: move this channel's filter while events flow.

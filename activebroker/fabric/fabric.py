@@ -15,6 +15,7 @@ from activebroker.broker.messages import (
     CallBody,
     CloseChannel,
     FailuresReported,
+    Modulate,
     Move,
     Offload,
     OpenChannel,
@@ -37,6 +38,7 @@ from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost, leave
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
+from activebroker.filters import Envelope
 from activebroker.runtime import EventQueue, PublishBuffer
 from derivation.balance import Balance, Policy
 from predicate_extract import Extraction
@@ -201,6 +203,10 @@ class Fabric(Closing):
 
     def move(self, channel: str, to: str, timeout: float) -> None:
         self.derive_elsewhere(Move(channel, to, self.node, timeout))
+
+    def modulate(self, channel: str, envelope: Envelope, timeout: float) -> None:
+        body = Modulate(channel, envelope, self.node, timeout)
+        self.request(body, timeout + PATIENCE)
 
     def register(self, type: EventType) -> None:
         self._runtime.registry.register(type)

@@ -10,19 +10,24 @@ import copy
 import hashlib
 import hmac
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
 
-from activebroker.core.errors import FilterNotPicklable, InvalidFilter, PayloadRefused
+from activebroker.core.errors import (
+    FilterNotPicklable,
+    InvalidFilter,
+    PayloadRefused,
+    suggestion,
+)
 from activebroker.events import ANY, EventType, TypeDescription, describe
 from activebroker.filters.filter import FIFOFilter, FunctionFilter
 from activebroker.filters.shipping import dumps, loads
 from predicate_extract import Extraction
 
-PAYLOAD_VERSION = 1
+PAYLOAD_VERSION = 2
 PYTHON_VERSION = (sys.version_info.major, sys.version_info.minor)
 
 
@@ -47,21 +52,31 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """An unpacked envelope: how to make instances, and the event types on both sides."""
+    """An unpacked envelope: how to make instances, and the event types on both sides.
+
+    `values` are those that `modulate` sets.
+    """
 
     make: Callable[[], FIFOFilter]
     input: EventType
     output: EventType
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def modulate(self, instance: FIFOFilter) -> None:
+        """Give an instance its parameters: copies, so that instances share nothing."""
+        for name, value in copy.deepcopy(dict(self.values)).items():
+            setattr(instance, name, value)
 
 
 @dataclass(frozen=True, slots=True)
 class FilterSpec:
     """What a user gave to `derive`, brought to one form: a class and its arguments, or an
-    instance of which each stream gets its own copy."""
+    instance of which each stream gets its own copy; and the `values` that were set since."""
 
     cls: type[FIFOFilter]
     args: tuple[Any, ...] = ()
     instance: FIFOFilter | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, given: object) -> FilterSpec:
@@ -93,6 +108,21 @@ class FilterSpec:
             f"content; got {given!r}."
         )
 
+    def modulated(self, values: Mapping[str, Any]) -> FilterSpec:
+        """The same filter with other values of some attributes.
+
+        Raises InvalidFilter where its class does not name one of them in `modulated`.
+        """
+        known = self.cls.modulated
+        for name in values:
+            if name not in known:
+                raise InvalidFilter(
+                    f"{self.name} has no parameter {name!r} to modulate."
+                    + (suggestion(name, known) if known else "")
+                    + f" Name it in the class: modulated = ({name!r},)."
+                )
+        return replace(self, values={**self.values, **values})
+
     @property
     def name(self) -> str:
         """The name to show: the class's, or the function's for the shorthand."""
@@ -118,7 +148,10 @@ def pack(
     this process (a lock, a socket, an open file).
     """
     output = spec.output_type(input_type)
-    content = (spec.cls, spec.args, spec.instance, input_type.cls, output.cls)
+    content = (
+        *(spec.cls, spec.args, spec.instance, dict(spec.values)),
+        *(input_type.cls, output.cls),
+    )
     try:
         body = dumps(content)
     except Exception as error:
@@ -168,7 +201,7 @@ def unpack(envelope: Envelope, key: bytes) -> Payload:
     """Verify, then unpickle. Raises PayloadRefused in both steps."""
     verify(envelope, key)
     try:
-        cls, args, instance, input_cls, output_cls = loads(envelope.body)
+        cls, args, instance, values, input_cls, output_cls = loads(envelope.body)
     except Exception as error:
         raise PayloadRefused(
             f"Filter {envelope.name} cannot be loaded here: {type(error).__name__}: {error}. "
@@ -180,9 +213,11 @@ def unpack(envelope: Envelope, key: bytes) -> Payload:
         made: FIFOFilter = (
             cls(*copy.deepcopy(args)) if instance is None else copy.deepcopy(instance)
         )
+        payload.modulate(made)
         return made
 
-    return Payload(make, _event_type(input_cls), _event_type(output_cls))
+    payload = Payload(make, _event_type(input_cls), _event_type(output_cls), values)
+    return payload
 
 
 def _event_type(cls: type) -> EventType:

@@ -14,7 +14,7 @@ import numpy as np
 from activebroker.core.errors import EventRefused, InvalidFilter
 from activebroker.events import Batch, Event, EventType, build_batch
 from activebroker.filters.filter import FIFOFilter
-from activebroker.filters.payload import Payload
+from activebroker.filters.payload import Envelope, Payload
 
 SHARED = ""  # the stream key of a filter whose one instance sees all suppliers
 
@@ -50,6 +50,7 @@ class Runner(Protocol):
     def end_all(self) -> RunResult: ...
     def snapshot(self) -> dict[str, bytes]: ...
     def restore(self, states: dict[str, bytes]) -> None: ...
+    def modulate(self, payload: Payload, envelope: Envelope) -> None: ...
     def close(self) -> None: ...
 
 
@@ -136,6 +137,15 @@ class FilterRunner:
             instance = self._payload.make()
             instance.restore(state)
             self._instances[key] = instance
+
+    def modulate(self, payload: Payload, envelope: Envelope) -> None:
+        """Give all instances, and those that are made later, the parameters of another payload.
+
+        Raises whatever setting them raises.
+        """
+        for instance in self._instances.values():
+            payload.modulate(instance)
+        self._payload = payload
 
     def _instance(self, supplier: str, result: RunResult) -> FIFOFilter:
         key = SHARED if self._shared else supplier

@@ -1,5 +1,5 @@
 """Matching: which events of a batch a predicate wants, on whole columns."""
 
-from activebroker.matching.parcel import Parcel, parse, renumbered, select, split, union
+from activebroker.matching.parcel import Parcel, doubted, parse, renumbered, select, split, union
 
-__all__ = ["Parcel", "parse", "renumbered", "select", "split", "union"]
+__all__ = ["Parcel", "doubted", "parse", "renumbered", "select", "split", "union"]

@@ -54,6 +54,11 @@ def renumbered(parcel: Parcel, upto: tuple[int, int]) -> Parcel:
     return Parcel(parcel.batch, parcel.certain, upto, parcel._buffers)
 
 
+def doubted(parcel: Parcel) -> Parcel:
+    """The same events, which the filter has to see."""
+    return Parcel(parcel.batch, False, parcel.upto, parcel._buffers, parcel._rows)
+
+
 def split(
     parcel: Parcel, since: tuple[int, int], by_seq: bool
 ) -> tuple[Parcel | None, Parcel | None]:

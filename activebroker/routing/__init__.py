@@ -1,6 +1,6 @@
 """Routing: which outlet feeds which port. A pure picture of the fabric; the directory keeps it."""
 
-from activebroker.routing.graph import Channel, Flow, Graph, Outlet, Port, Relay, Stage
+from activebroker.routing.graph import Channel, Flow, Graph, Next, Outlet, Port, Relay, Stage
 from activebroker.routing.specs import (
     Checkpoint,
     FlowSpec,
@@ -19,6 +19,7 @@ __all__ = [
     "FlowSpec",
     "Graph",
     "Member",
+    "Next",
     "Outlet",
     "Port",
     "Position",

@@ -34,7 +34,8 @@ class Outlet:
 
 @dataclass(slots=True)
 class Port:
-    """Wants a channel's events at `node`.
+    """Wants a channel's events at `node`: what `predicate` says, which may be wider than what the
+    filter there forwards (not `certain`).
 
     `makes` is the derived channel whose filter it feeds, or the relay, None for a subscription;
     `recovers`: if its node is lost, what it feeds goes on elsewhere. `relays` is the supplier of
@@ -50,6 +51,7 @@ class Port:
     makes: str | None = None
     recovers: bool = False
     relays: str | None = None
+    certain: bool = True
 
     @property
     def takers(self) -> int | str:
@@ -106,7 +108,16 @@ class Flow:
             resumes,
             behind,
             began or {},
+            self.port.certain,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The envelope with which a filter is to go on; `id` tells this change from others."""
+
+    id: int
+    envelope: Envelope
 
 
 @dataclass(slots=True)
@@ -115,6 +126,8 @@ class Channel:
 
     `left` are outlets that have ended, and where something may still be kept for who takes the
     channel. `takers` are those who take it, each with the positions behind which it began to.
+
+    `next` is what the filter changes to, while it does.
 
     `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
     very beginning. None and not `fresh`: it could not. `returning`: it is at its suppliers again,
@@ -136,6 +149,7 @@ class Channel:
     checkpoint: Checkpoint | None = None
     fresh: bool = True
     returning: bool = False
+    next: Next | None = None
 
     def stage_spec(
         self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None
@@ -257,6 +271,13 @@ class Graph:
                 for outlet in relay.outlets.values()
             ),
         ]
+
+    def want(self, channel: Channel, predicate: str | None, certain: bool = True) -> None:
+        """Change what the ports of a channel's stages want."""
+        assert channel.parent is not None
+        for stage_id in channel.stages:
+            port = self.channels[channel.parent].ports[stage_id]
+            port.predicate, port.certain = predicate, certain
 
     def fed(self, relay: Relay) -> bool:
         """Whether a relay's supplier, or what is kept of it, is there still."""

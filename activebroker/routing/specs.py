@@ -27,9 +27,9 @@ class Member(msgspec.Struct, frozen=True):
 class FlowSpec(msgspec.Struct, frozen=True):
     """A FIFO stream of events from an outlet of one node to a port of another.
 
-    `predicate` is the JSON of what the port wants, None for everything. Events of this flow are
-    held at the port until every flow in `after` has ended there. `supplier` is None where it comes
-    from a filter.
+    `predicate` is the JSON of what the port wants, None for everything; it is not `certain` where
+    it is wider than the filter's. Events of this flow are held at the port until every flow in
+    `after` has ended there. `supplier` is None where it comes from a filter.
 
     `taker` names who wants the events, wherever it may move: a subscription, or a derived channel's
     filter. If that `recovers`, what it has not settled is kept for it, and a flow that `resumes`
@@ -53,6 +53,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     resumes: bool = False
     behind: bool = False
     began: Positions = {}
+    certain: bool = True
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from activebroker.broker.effects import (
     BatchConsumed,
     BatchPublished,
     CancelTimer,
+    ChangeFilter,
     Deliver,
     DrainSupplier,
     Effect,
@@ -255,7 +256,7 @@ class Runtime:
             case Deliver(port, flow, batch, nbytes):
                 if (queue := self._queues.get(port)) is not None:
                     queue.put(flow, batch, nbytes)
-            case RunStage() | RestoreStage() | SnapshotStage():
+            case RunStage() | RestoreStage() | SnapshotStage() | ChangeFilter():
                 self._workers.do(effect)
             case ResumeOutlet(outlet):
                 # Not at once: effects that follow this one come before new events.

@@ -13,10 +13,12 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from activebroker.broker.effects import (
+    ChangeFilter,
     Input,
     RestoreStage,
     RunStage,
     SnapshotStage,
+    StageChanged,
     StageLoaded,
     StateFailed,
     StateSnapshotted,
@@ -30,7 +32,7 @@ from activebroker.routing import StageSpec
 log = logging.getLogger(__name__)
 
 MakeRunner = Callable[[Payload, Envelope, str], Runner]
-Work = RunStage | RestoreStage | SnapshotStage
+Work = RunStage | RestoreStage | SnapshotStage | ChangeFilter
 Post = Callable[[Input], None]
 
 
@@ -59,7 +61,7 @@ class Workers:
 
     def load(self, spec: StageSpec) -> None:
         """Verify and unpack a payload, away from the node's thread: importing can take long."""
-        worker = self._stages[spec.id] = _Worker(spec, self._post)
+        worker = self._stages[spec.id] = _Worker(spec, self._post, self._key)
         worker.do(lambda: self._load(spec, worker))
 
     def do(self, work: Work) -> None:
@@ -95,8 +97,9 @@ class Workers:
 class _Worker:
     """One stage's thread; it starts with the first work and ends with the stage."""
 
-    def __init__(self, spec: StageSpec, post: Post) -> None:
+    def __init__(self, spec: StageSpec, post: Post, key: bytes) -> None:
         self.runner: Runner | None = None
+        self._key = key
         self._spec = spec
         self._post = post
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -134,11 +137,24 @@ class _Worker:
             case RestoreStage(_, state):
                 if (failed := self._attempt(lambda: runner.restore(state))) is not None:
                     self._post(StateFailed(stage, tuple(failed.failures)))
+            case ChangeFilter(_, envelope):
+                self._change(runner, envelope)
             case SnapshotStage():
                 taken: dict[str, bytes] = {}
                 if (failed := self._attempt(lambda: taken.update(runner.snapshot()))) is not None:
                     self._post(StateFailed(stage, tuple(failed.failures)))
                 self._post(StateSnapshotted(stage, taken))
+
+    def _change(self, runner: Runner, envelope: Envelope) -> None:
+        taken: dict[str, bytes] = {}
+        try:
+            runner.modulate(unpack(envelope, self._key), envelope)
+        except BaseException as error:  # noqa: BLE001 - a payload can raise anything
+            self._post(StageChanged(self._spec.id, {}, f"{type(error).__name__}: {error}"))
+            return
+        if (failed := self._attempt(lambda: taken.update(runner.snapshot()))) is not None:
+            self._post(StateFailed(self._spec.id, tuple(failed.failures)))
+        self._post(StageChanged(self._spec.id, taken))
 
     def _run(
         self, runner: Runner, items: Sequence[Batch | str], idle: bool, end: bool

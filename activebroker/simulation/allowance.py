@@ -7,6 +7,7 @@ from activebroker.broker.port import LOST
 from activebroker.core.errors import (
     ActiveBrokerError,
     DeadlineExceeded,
+    ModulationFailed,
     MoveFailed,
     Unreachable,
 )
@@ -60,7 +61,7 @@ class Allowance:
             return True
         if isinstance(error, DeadlineExceeded):
             return self._slow
-        return isinstance(error, MoveFailed) and not self._patient
+        return isinstance(error, MoveFailed | ModulationFailed) and not self._patient
 
     def end(self, consumer: Consumer) -> bool:
         """Whether a subscription may end as it did."""

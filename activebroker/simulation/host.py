@@ -364,6 +364,17 @@ class Host:
 
         self._work(effect.stage, restore)
 
+    def _change_filter(self, effect: fx.ChangeFilter) -> None:
+        def change() -> fx.Input | None:
+            if (runner := self.runners.get(effect.stage)) is None:
+                return None
+            runner.modulate(payload_of(effect.envelope), effect.envelope)
+            state: dict[str, bytes] = {}
+            self._attempt(effect.stage, lambda: state.update(runner.snapshot()))
+            return fx.StageChanged(effect.stage, state)
+
+        self._work(effect.stage, change)
+
     def _attempt(self, stage_id: int, action: Callable[[], None]) -> None:
         try:
             action()
@@ -385,6 +396,7 @@ _PERFORM: dict[type, Callable[[Host, Any], None]] = {
     fx.RunStage: Host._run_stage,
     fx.SnapshotStage: Host._snapshot_stage,
     fx.RestoreStage: Host._restore_stage,
+    fx.ChangeFilter: Host._change_filter,
     fx.UnloadStage: Host._unload_stage,
     fx.Reply: Host._reply,
     fx.SetTimer: Host._set_timer,

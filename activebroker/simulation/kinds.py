@@ -16,7 +16,7 @@ from activebroker.routing import Graph
 from activebroker.routing.graph import CONSUMER, SUPPLIER
 from activebroker.simulation.machines import migration
 from activebroker.simulation.outcome import Carried
-from activebroker.simulation.reference import FILTERS
+from activebroker.simulation.reference import FILTERS, MODULATED
 from activebroker.simulation.scenario import BROKER_NAMES, HUB
 
 BROKER = "broker"
@@ -41,7 +41,11 @@ COLUMNS = (*map(str, range(1, 9)), *UNDONE.values())
 
 Cell = tuple[str, str, bool]  # row, column, whether of stateful filters
 
-_STATEFUL = {cls.__name__ for cls in FILTERS if set(vars(cls())) != {"_forwarded"}}
+_STATEFUL = {
+    cls.__name__
+    for cls in (*FILTERS, *MODULATED)
+    if vars(cls()).keys() - {"_forwarded", *cls.modulated}
+}
 
 
 class Kinds:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
+from activebroker.broker.changing import Changing, ChangingState
 from activebroker.broker.effects import CancelTimer
 from activebroker.broker.exchange import Exchange
 from activebroker.broker.link import Link
@@ -33,7 +34,7 @@ from activebroker.broker.port import Port
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.stage import Stage
 from activebroker.broker.wiring import Wiring
-from activebroker.filters import FilterRunner
+from activebroker.filters import FilterRunner, Payload
 from activebroker.matching import Parcel, select
 from activebroker.routing import Channel, Positions
 from activebroker.simulation.run import run
@@ -396,6 +397,61 @@ def _(original: Original) -> Original:
 @plant("a stale incarnation is accepted", Peers, "is_stale")
 def _(original: Original) -> Original:
     return lambda self, frame: False
+
+
+# --- other parameters -----------------------------------------------------------------------------
+
+
+@plant("what is sent is not widened", Wiring, "want")
+def _(original: Original) -> Original:
+    def want(self: Wiring, channel: Channel, predicate: Any, certain: bool = True) -> Any:
+        if certain:
+            return (yield from original(self, channel, predicate))
+        return True
+
+    return want
+
+
+@plant("what is sent too much is not filtered", Outlet, "set_predicate")
+def _(original: Original) -> Original:
+    return lambda self, taker, predicate, certain=True: original(self, taker, predicate)
+
+
+@plant("what was sent before is filtered with the new parameters", Changing, "due")
+def _(original: Original) -> Original:
+    return lambda self, inputs, feeding, idle: self.state is ChangingState.WAITING
+
+
+@plant("a filter goes on before its new parameters are saved", Stage, "changed")
+def _(original: Original) -> Original:
+    def changed(self: Stage, state: Any, error: Any) -> None:
+        original(self, state, error)
+        assert self.changing is not None
+        self.changing.state = ChangingState.DONE
+
+    return changed
+
+
+@plant("a filter that is there keeps its old parameters", FilterRunner, "modulate")
+def _(original: Original) -> Original:
+    def modulate(self: FilterRunner, payload: Payload, envelope: Any) -> None:
+        original(self, replace_values(payload), envelope)
+        self._payload = payload
+
+    def replace_values(payload: Payload) -> Payload:
+        return Payload(payload.make, payload.input, payload.output)
+
+    return modulate
+
+
+@plant("a filter that comes later gets the old parameters", FilterRunner, "modulate")
+def _(original: Original) -> Original:
+    def modulate(self: FilterRunner, payload: Payload, envelope: Any) -> None:
+        before = self._payload
+        original(self, payload, envelope)
+        self._payload = before
+
+    return modulate
 
 
 # --- credit, time, failures -----------------------------------------------------------------------

@@ -7,7 +7,8 @@ are right: it begins, and ends, at one event within what was under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -112,17 +113,49 @@ class Faulty(FIFOFilter):
             raise ValueError(f"planted, on {event.content.n}")
 
 
+class Above(FIFOFilter):
+    """Stateless, its predicate is exact, and its parameter can be modulated."""
+
+    modulated = ("groups",)
+
+    def __init__(self) -> None:
+        self.groups: tuple[int, ...] = (0, 1)
+
+    def enqueue(self, event: Event) -> None:
+        if event.content.group in self.groups:
+            super().enqueue(event)
+
+
+class CountAbove(FIFOFilter):
+    """Stateful: numbers what it has forwarded of a supplier; its parameter can be modulated."""
+
+    modulated = ("groups",)
+
+    def __init__(self) -> None:
+        self.groups: tuple[int, ...] = (0, 1)
+        self.seen = 0
+
+    def enqueue(self, event: Event) -> None:
+        if event.content.group in self.groups:
+            self.seen += 1
+            super().enqueue(event.replace(event.content.marked(self.seen)))
+
+
+GROUPS = ((0, 1), (2, 3), (1, 2), (0,), (1, 2, 3))
+MODULATED: tuple[type[FIFOFilter], ...] = (Above, CountAbove)
 FILTERS: tuple[type[FIFOFilter], ...] = (Count, Few, HoldBack, Twice, Count, Some, CountAll, Faulty)
 
 
-_envelopes: dict[type[FIFOFilter], Envelope] = {}
+_envelopes: dict[tuple[type[FIFOFilter], tuple[int, ...] | None], Envelope] = {}
 
 
-def envelope_of(cls: type[FIFOFilter]) -> Envelope:
-    """A filter ready to be shipped; analysed and packed once a process, for speed."""
-    if (envelope := _envelopes.get(cls)) is None:
-        spec = FilterSpec.of(cls)
-        envelope = _envelopes[cls] = pack(spec, ITEM, analyse(spec, ITEM), key=KEY)
+def envelope_of(cls: type[FIFOFilter], groups: tuple[int, ...] | None = None) -> Envelope:
+    """A filter ready to be shipped, with its parameter; analysed and packed once a process, for
+    speed."""
+    if (envelope := _envelopes.get((cls, groups))) is None:
+        spec = FilterSpec.of(cls).modulated({} if groups is None else {"groups": groups})
+        envelope = pack(spec, ITEM, analyse(spec, ITEM), key=KEY)
+        _envelopes[cls, groups] = envelope
     return envelope
 
 
@@ -152,12 +185,24 @@ class Element:
 Stream = list[Element]
 
 
-def forwarded(filter: type[FIFOFilter], stream: Stream, start: int, end: int | None) -> Stream:
+def forwarded(
+    filter: type[FIFOFilter],
+    stream: Stream,
+    start: int,
+    end: int | None,
+    changes: Sequence[tuple[int, tuple[int, ...]]] = (),
+) -> Stream:
     """What a filter makes of a stream that it sees from raw position `start` on, to `end` if its
-    channel was closed then."""
+    channel was closed then; with other parameters behind each of `changes`."""
     out: Stream = []
+    ahead = deque(changes)
+    groups: tuple[int, ...] | None = None
     instance: FIFOFilter | None = None
     for element in stream:
+        while ahead and element.raw > ahead[0][0]:
+            _, groups = ahead.popleft()
+            if instance is not None:
+                instance.groups = groups  # type: ignore[attr-defined]
         if element.raw <= start:
             continue
         if end is not None and element.raw > end:
@@ -171,6 +216,8 @@ def forwarded(filter: type[FIFOFilter], stream: Stream, start: int, end: int | N
             continue
         if instance is None:
             instance = filter()
+            if groups is not None:
+                instance.groups = groups  # type: ignore[attr-defined]
         try:
             instance.enqueue(element.event)
         except ValueError:
@@ -182,6 +229,17 @@ def forwarded(filter: type[FIFOFilter], stream: Stream, start: int, end: int | N
             out += [Element(end, event) for event in instance._take()]
         out.append(Element(end, None))  # for what is derived from it
     return out
+
+
+@dataclass(slots=True)
+class Change:
+    """Other parameters of a filter, behind a raw position from `since` to `until` of each supplier;
+    None: nobody knows how far it may be. It `may_fail`: perhaps it never came to that."""
+
+    groups: tuple[int, ...]
+    since: dict[str, int]
+    until: dict[str, int] | None = None
+    may_fail: bool = True
 
 
 @dataclass(slots=True)
@@ -201,6 +259,7 @@ class Content:
     closed_since: dict[str, int] | None = None
     closed_until: dict[str, int] | None = None
     settled: dict[str, list[Stream]] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
 
     @property
     def root(self) -> Content:
@@ -233,4 +292,22 @@ class Content:
         for above in self.parent.possible(supplier):
             for start in starts:
                 for end in ends:
-                    yield forwarded(self.filter, above, start, end)
+                    for changes in self._changes(supplier):
+                        yield forwarded(self.filter, above, start, end, changes)
+
+    def _changes(self, supplier: str) -> list[list[tuple[int, tuple[int, ...]]]]:
+        """Behind which raw positions the parameters may have changed."""
+        found: list[list[tuple[int, tuple[int, ...]]]] = [[]]
+        for change in self.changes:
+            last = (change.until if change.until is not None else self.lengths()).get(supplier, 0)
+            places = range(change.since.get(supplier, 0), last + 1)
+            found = [
+                *(found if change.may_fail else ()),
+                *(
+                    [*before, (place, change.groups)]
+                    for before in found
+                    for place in places
+                    if not before or place >= before[-1][0]
+                ),
+            ]
+        return found

@@ -38,6 +38,7 @@ Do = Literal[
     "move",
     "offload",
     "split",
+    "modulate",
     "close supplier",
     "close derived",
     "close root",
@@ -76,7 +77,8 @@ class Step:
     """What a user does at `at`.
 
     `host`: where. `object`: the channel, supplier, consumer or (of a split) broker concerned.
-    `choice`: events a batch; the filter; 1 for a slow consumer; 1 for a supplier that ended before,
+    `choice`: events a batch; the filter, from `MODULATED` on one that can be modulated; its new
+    parameter; 1 for a slow consumer; 1 for a supplier that ended before,
     to open again; how many processes an offload is for, 0 for all. `place`: of a derivation.
     `times`: batches published, in `over` seconds.
     """
@@ -114,6 +116,7 @@ class Fault:
     again: bool = False
 
 
+MODULATED = 1000
 SHORT = 6.0  # seconds of silence after which nobody is taken for lost
 
 
@@ -169,6 +172,11 @@ def draw(seed: int) -> Scenario:
     steps = _and_after(rng, steps, faults)
     if rng.random() > 0.92:
         steps = tuple(sorted((*steps, *_split(rng, options, steps)), key=lambda step: step.at))
+    apart = random.Random(f"modulate {seed}")  # so that all other seeds mean what they did before
+    if apart.random() < 0.12:
+        more, deaths = _modulations(apart, options, steps)
+        steps = tuple(sorted((*steps, *more), key=lambda step: step.at))
+        faults = (*faults, *deaths)
     return Scenario(seed, options, steps, faults)
 
 
@@ -302,6 +310,40 @@ def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tup
         found.append(Step(due, "publish", 0, number(), size, 0, times, over))
     found.append(Step(at, "split", number(), broker, 0, number()))
     return tuple(found)
+
+
+Drawn = tuple[tuple[Step, ...], tuple[Fault, ...]]
+
+
+def _modulations(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> Drawn:
+    """A filter is given other parameters while events flow, once or more; its broker may die."""
+    pick, last = rng.choice, steps[-1].at
+    broker = rng.randrange(options.brokers)
+    dies = rng.random() < 0.4
+
+    def number() -> int:
+        return rng.randrange(64)
+
+    found = [
+        Step(rng.uniform(0.0, 0.1), "derive", number(), pick((0, number())), number(), place)
+        for place in pick(((1 + broker,), (number(),), (1 + broker, number())))
+    ]
+    found = [replace(each, choice=MODULATED + each.choice) for each in found]
+    found += [Step(rng.uniform(0.1, 0.2), "subscribe", number(), number()) for _ in range(2)]
+    for _ in range(pick((1, 2, 2, 3))):
+        at = rng.uniform(0.15, max(0.3, last))
+        found.append(Step(at, "modulate", number(), number(), number()))
+        for _ in range(pick((1, 2, 3))):
+            over = options.slowest * pick((2, 10, 20))
+            due = max(0.1, at - rng.random() * 2 * options.slowest)
+            times = pick((2, 4, 8))
+            found.append(Step(due, "publish", 0, number(), pick((1, 1, 2, 4)), 0, times, over))
+    deaths = []
+    if dies:
+        at = max(each.at for each in found if each.do == "modulate")
+        at += rng.uniform(0.0, 12 * options.slowest + 0.05)
+        deaths.append(Fault(at, "crash", 1 + broker, seconds=pick((0.0, 0.05, 12.0))))
+    return tuple(found), tuple(deaths)
 
 
 class _Faults:

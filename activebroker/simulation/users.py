@@ -12,6 +12,7 @@ from activebroker.broker.messages import (
     CloseChannel,
     CloseSupplier,
     Derive,
+    Modulate,
     Move,
     Offload,
     OpenChannel,
@@ -21,26 +22,36 @@ from activebroker.broker.messages import (
     Unsubscribe,
 )
 from activebroker.broker.splitting import split_moves
-from activebroker.core.errors import UnknownPlace, Unreachable
+from activebroker.core.errors import (
+    Closed,
+    InvalidFilter,
+    ModulationFailed,
+    UnknownPlace,
+    Unreachable,
+)
 from activebroker.events import Batch, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
+from activebroker.simulation import reference
 from activebroker.simulation.host import Answered, Host, Intake, Supply
 from activebroker.simulation.machines import served_by
 from activebroker.simulation.reference import (
     FILTERS,
+    GROUPS,
     ITEM,
+    Change,
     Content,
     Item,
     Some,
     Twice,
     envelope_of,
 )
-from activebroker.simulation.scenario import BROKER_NAMES, HUB, Options, Step
+from activebroker.simulation.scenario import BROKER_NAMES, HUB, MODULATED, Options, Step
 from activebroker.simulation.world import World
 from derivation.split import MoveTo
 
 MOST_CHANNELS = 6
+MOST_CHANGES = 3  # of the parameters of a filter
 MOST_SUPPLIERS = 8
 MOST_WAITING = 3  # batches of a supplier; its user does not publish more before they are gone
 
@@ -161,6 +172,8 @@ class Users:
                 self._offload(step)
             case "split":
                 self._split(host, step)
+            case "modulate":
+                self._modulate(host, step)
             case "close supplier":
                 self._close_supplier(step)
             case "close derived":
@@ -274,7 +287,9 @@ class Users:
         parent = _pick(self._open(), step.object)
         if parent is None or len(self.channels) >= MOST_CHANNELS:
             return
-        filter = FILTERS[step.choice % len(FILTERS)]
+        modulated = step.choice >= MODULATED
+        choices = FILTERS if not modulated else reference.MODULATED
+        filter = choices[step.choice % len(choices)]
         if filter is Twice and parent.made_by(Twice):
             filter = Some  # two of them make events that are equal, and nobody could tell apart
         places = ["consumer", *self.brokers] + ([] if filter.shared else ["supplier"] * 2)
@@ -290,6 +305,31 @@ class Users:
 
         request = Derive(parent.name, name, envelope_of(filter), at, host.name)
         self.ask(f"derives {name} at {at}", host, request, derived)
+
+    def _modulate(self, host: Host, step: Step) -> None:
+        """One at a time: of two, nobody here would know which is the later one."""
+        can = [each for each in self._derived() if each.content.filter in reference.MODULATED]
+        if (channel := _pick(can, step.object)) is None:
+            return
+        content, parent = channel.content, channel.parent
+        assert content.filter is not None and parent is not None
+        if len(content.changes) >= MOST_CHANGES or any(each.may_fail for each in content.changes):
+            return
+        groups = GROUPS[step.choice % len(GROUPS)]
+        change = Change(groups, self._reached(parent))
+        content.changes.append(change)
+
+        def changed(_: object) -> None:
+            change.until, change.may_fail = content.lengths(), False
+
+        def refused() -> None:
+            known = isinstance(answer.error, InvalidFilter | ModulationFailed | Closed)
+            if known and "is still changing" not in str(answer.error):
+                content.changes.remove(change)
+
+        patience = min(self.options.patience, 5.0)
+        request = Modulate(channel.name, envelope_of(content.filter, groups), host.name, patience)
+        answer = self.ask(f"modulates {channel.name} to {groups}", host, request, changed, refused)
 
     def _reached(self, channel: Channel) -> dict[str, int]:
         """How far, at the least, a channel's events have got by now."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType, MemberDescriptorType
@@ -57,7 +57,8 @@ def find_base(cls: type) -> type | None:
 class FilterInstance:
     """A filter class, or an instance of one, with the arguments to make one.
 
-    Where nothing may be run (`runs`), what `__init__` sets is followed by `evaluate`.
+    `modulated` are values that some attributes are given then. Where nothing may be run (`runs`),
+    what `__init__` sets is followed by `evaluate`.
     """
 
     def __init__(
@@ -66,12 +67,14 @@ class FilterInstance:
         instance: object | None,
         args: tuple[object, ...],
         kwargs: dict[str, object],
+        modulated: Mapping[str, object] | None = None,
         runs: bool = True,
     ) -> None:
         self.cls = cls
         self.base = find_base(cls)
         self.given = instance
         self._args, self._kwargs = args, kwargs
+        self._modulated = modulated or {}
         self._runs = runs
         self.evaluate: Callable[[ast.expr, Code], Value] | None = None
         runtime = (self.base or object).__mro__
@@ -111,7 +114,9 @@ class FilterInstance:
         if name in self._changed:
             return self._state(name)
         fixed = self._class_attribute(name)
-        if name in self._init_values:
+        if name in self._modulated:
+            value, fresh = self._modulated[name], True  # its own copy
+        elif name in self._init_values:
             if fixed is not None and not isinstance(fixed[0], MemberDescriptorType):
                 raise Weaken("state", f"self.{name} is set both in the class and in __init__")
             if not self._runs:

@@ -90,6 +90,29 @@ def test_offload_to_a_broker_on_another_node(ray_fabric: RayFabric) -> None:
         assert [event.seq for event in events] == list(range(200))
 
 
+class Every(ab.FIFOFilter):
+    modulated = ("rest",)
+
+    def __init__(self) -> None:
+        self.rest = 0
+
+    def enqueue(self, event: ab.Event) -> None:
+        if event.content.price % 3 == self.rest:
+            super().enqueue(event)
+
+
+def test_a_filter_on_another_node_is_modulated(ray_fabric: RayFabric) -> None:
+    trades = ray_fabric.channel("modulated trades", Trade)
+    every = trades.derive(Every, at="dallas")
+    with every.subscribe(timeout=60) as events, trades.supplier("NYSE") as nyse:
+        for rest in (0, 2, 1):
+            every.modulate(rest=rest)
+            nyse.publish_batch([Trade("IBM", float(price)) for price in range(6)])
+            nyse.flush()
+        trades.close()
+        assert [event.content.price for event in events] == [0, 3, 2, 5, 1, 4]
+
+
 def test_half_of_what_a_broker_does_goes_to_another_node(ray_fabric: RayFabric) -> None:
     trades = ray_fabric.channel("split trades", Trade)
     first = trades.derive(Numbered, at="atlanta", name="split first")

@@ -6,7 +6,7 @@ annotations could not be looked up.
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
@@ -64,6 +64,21 @@ class Dear(FIFOFilter):
     def enqueue(self, event: Event) -> None:
         if event.content.price is not None and event.content.price > 50:
             super().enqueue(event)
+
+
+class Above(FIFOFilter):
+    """Its predicate is native in Spark, and its parameter can be modulated."""
+
+    modulated = ("least",)
+
+    def __init__(self) -> None:
+        self.least = 3
+        self.seen = 0
+
+    def enqueue(self, event: Event) -> None:
+        if event.content.number >= self.least:
+            self.seen += 1
+            super().enqueue(event.replace(replace(event.content, name=str(self.seen))))
 
 
 class Unanalysed(FIFOFilter):

@@ -165,6 +165,20 @@ def test_moves_with_its_state(filter: object) -> None:
     assert spark.snapshot() == {}
 
 
+def test_parameters_are_modulated() -> None:
+    runners = make_runners(samples.Above, EventType.of(Sample))
+    for seed, least in enumerate((3, 6, 0)):
+        spec = FilterSpec.of(samples.Above).modulated({"least": least})
+        type_ = EventType.of(Sample)
+        envelope = pack(spec, type_, analyse(spec, type_), key=KEY)
+        for runner in runners:
+            runner.modulate(unpack(envelope, KEY), envelope)
+        items = make_items(seed)
+        expected, found = (told(runner.run(items)) for runner in runners)
+        assert expected[0] and found == expected
+    assert min(numbers(runners[0].run(make_items(4)))) == 0
+
+
 def test_a_filter_that_cannot_be_made_loses_the_events() -> None:
     _, spark = make_runners(samples.Broken, EventType.of(Sample))
     result = spark.run(make_items(0))

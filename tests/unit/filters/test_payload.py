@@ -236,7 +236,7 @@ def test_the_trap_works() -> None:
         (trapped(exact=True), "the signature is not of this fabric's key"),
         (
             signed(trapped(version=99)),
-            "has payload version 99; this broker reads 1. Use the same activebroker release",
+            "has payload version 99; this broker reads 2. Use the same activebroker release",
         ),
         (
             signed(trapped(python=(3, 1))),
