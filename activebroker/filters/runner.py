@@ -141,8 +141,9 @@ class FilterRunner:
     def modulate(self, payload: Payload, envelope: Envelope) -> None:
         """Give all instances, and those that are made later, the parameters of another payload.
 
-        Raises whatever setting them raises.
+        Raises whatever setting them raises, mostly before any instance has one.
         """
+        payload.make()
         for instance in self._instances.values():
             payload.modulate(instance)
         self._payload = payload

@@ -37,6 +37,17 @@ def move(module: ModuleType, got: Any) -> None:
     assert got == list(range(9, got[-1] + 1, 10))
 
 
+def modulate(module: ModuleType, got: Any) -> None:
+    came, dearest = got
+    assert dearest == list(range(990, 1000))
+    prices = [number * 7919 % 1000 for number in range(1000)]
+    expected: list[int] = []
+    for start in range(0, 1000, 100):
+        limit = min(sorted(prices[:start])[-10:], default=-1)
+        expected += [price for price in prices[start : start + 100] if price > limit]
+    assert came == expected
+
+
 def transform(module: ModuleType, got: Any) -> None:
     assert got == [module.Peak("north", 50.0), module.Peak("north", 230.0)]
 
@@ -51,7 +62,7 @@ def errors(module: ModuleType, got: Any) -> None:
     assert lost == ["ZeroDivisionError: float division by zero"]
 
 
-CHECKS = [paper_example, stateful, move, transform, untyped, errors]
+CHECKS = [paper_example, stateful, move, modulate, transform, untyped, errors]
 each_example = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 HOT = [108.0, 108.5, 109.0, 109.5]
 

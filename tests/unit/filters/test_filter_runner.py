@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from running_for_tests import (
+    KEY,
     Dear,
     Name,
     Pairs,
@@ -20,7 +21,15 @@ from running_for_tests import (
 )
 
 from activebroker.events import Event, EventType
-from activebroker.filters import FIFOFilter
+from activebroker.filters import (
+    Envelope,
+    FIFOFilter,
+    FilterSpec,
+    Payload,
+    analyse,
+    pack,
+    unpack,
+)
 
 
 @dataclass(frozen=True)
@@ -227,3 +236,52 @@ def test_a_constructor_that_raises_loses_the_batch_visibly_and_is_tried_again() 
         assert result.batches == []
         assert lost(result) == [("NYSE", first), ("NYSE", first + 1)]
         assert result.failures[0].error.startswith("ZeroDivisionError")
+
+
+# --- other parameters -------------------------------------------------------------------------
+
+
+class Bounded(FIFOFilter):
+    """Its parameter has a setter, which refuses some values."""
+
+    modulated = ("limit", "note")
+
+    def __init__(self) -> None:
+        self._limit = 100.0
+
+    @property
+    def limit(self) -> float:
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: float) -> None:
+        if limit < 0:
+            raise ValueError("negative")
+        self._limit = limit
+
+    def enqueue(self, event: Event) -> None:
+        if event.content.price > self.limit:
+            super().enqueue(event)
+
+
+def modulated(values: dict[str, object]) -> tuple[Payload, Envelope]:
+    spec, type_ = FilterSpec.of(Bounded).modulated(values), EventType.of(Trade)
+    envelope = pack(spec, type_, analyse(spec, type_), key=KEY)
+    return unpack(envelope, KEY), envelope
+
+
+def test_parameters_are_set_in_all_instances_and_in_those_to_come() -> None:
+    bounded = runner(Bounded)
+    bounded.run([trades(150)])
+    bounded.modulate(*modulated({"limit": 50.0}))
+    result = bounded.run([trades(60, first=1), trades(70, 40, supplier="LSE")])
+    assert [trade.price for trade in contents(result)] == [60, 70]
+
+
+def test_a_setter_that_raises_leaves_all_instances_as_they_were() -> None:
+    bounded = runner(Bounded)
+    bounded.run([trades(150), trades(150, supplier="LSE")])
+    with pytest.raises(ValueError, match="negative"):
+        bounded.modulate(*modulated({"note": "new", "limit": -1.0}))
+    result = bounded.run([trades(90, 110, first=1), trades(90, 110, supplier="TSE")])
+    assert [trade.price for trade in contents(result)] == [110, 110]
