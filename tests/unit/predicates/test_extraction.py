@@ -369,6 +369,46 @@ def test_effects_can_be_ignored():
     assert str(extract(kept).predicate) == "TRUE"
 
 
+class Bounded(FIFOFilter):
+    names = ("IBM",)
+
+    def __init__(self, limit=100):
+        super().__init__()
+        self.limit = limit
+
+    def enqueue(self, event):
+        if event.content.price > self.limit and event.content.name in self.names:
+            super().enqueue(event)
+
+
+@pytest.mark.parametrize("target", [(Bounded,), (Bounded, 7), (Bounded(7),)])
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"limit": 5, "names": ("A", "B")}, "price > 5 AND name IN ('A', 'B')"),
+        ({"limit": 5, "names": ["A", "B"]}, "price > 5 AND name IN ('A', 'B')"),
+        ({"limit": 5, "names": {"A"}}, "price > 5 AND name IN {'A'}"),
+    ],
+)
+def test_values_that_are_set_later_take_the_place_of_the_first_ones(target, values, text):
+    assert str(extract(*target, modulated=values).predicate) == text
+
+
+def test_what_methods_change_is_no_constant_though_it_is_set_later():
+    class Changing(FIFOFilter):
+        def __init__(self):
+            super().__init__()
+            self.limit = 0
+
+        def enqueue(self, event):
+            if event.content.price > self.limit:
+                self.limit = event.content.price
+                super().enqueue(event)
+
+    found = extract(Changing, modulated={"limit": 5})
+    assert (str(found.predicate), found.exact) == ("TRUE", False)
+
+
 @pytest.mark.parametrize("name", ["print", "len"])
 def test_a_builtin_that_this_process_has_replaced_is_not_followed(monkeypatch, name):
     real = getattr(builtins, name)
