@@ -7,6 +7,7 @@ are right: it begins, and ends, at one event within what was under way.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -289,11 +290,16 @@ class Content:
             last = (self.closed_until if told else self.lengths()) or {}
             first = self.closed_since.get(supplier, 0)
             ends = [*([] if told else [None]), *range(first, last.get(supplier, 0) + 1)]
-        for above in self.parent.possible(supplier):
-            for start in starts:
-                for end in ends:
-                    for changes in self._changes(supplier):
-                        yield forwarded(self.filter, above, start, end, changes)
+        known: set[tuple[tuple[int, Seen | None], ...]] = set()
+        ways = itertools.product(
+            self.parent.possible(supplier), starts, ends, self._changes(supplier)
+        )
+        for above, start, end, changes in ways:
+            stream = forwarded(self.filter, above, start, end, changes)
+            shape = tuple((each.raw, each.seen if each.event else None) for each in stream)
+            if shape not in known:
+                known.add(shape)
+                yield stream
 
     def _changes(self, supplier: str) -> list[list[tuple[int, tuple[int, ...]]]]:
         """Behind which raw positions the parameters may have changed."""

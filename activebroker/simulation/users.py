@@ -51,7 +51,7 @@ from activebroker.simulation.world import World
 from derivation.split import MoveTo
 
 MOST_CHANNELS = 6
-MOST_CHANGES = 3  # of the parameters of a filter
+MOST_CHANGES = 2  # of the parameters of a filter: each may have come at many places
 MOST_SUPPLIERS = 8
 MOST_WAITING = 3  # batches of a supplier; its user does not publish more before they are gone
 
