@@ -176,7 +176,8 @@ def draw(seed: int) -> Scenario:
     if apart.random() < 0.12:
         more, deaths = _modulations(apart, options, steps)
         steps = tuple(sorted((*steps, *more), key=lambda step: step.at))
-        faults = (*faults, *deaths)
+        if not any(fault.do == "crash" for fault in faults):
+            faults = (*faults, *deaths)
     return Scenario(seed, options, steps, faults)
 
 
