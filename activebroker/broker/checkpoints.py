@@ -79,3 +79,8 @@ class Checkpoints:
                 *((each.node, ForgetTaker(each.id, channel.name)) for each in kept_at),
             ]
         )
+        for child in self._graph.children(channel.name):
+            # One beside it was recovered as long as this was.
+            if child.at == SUPPLIER and not child.closed and not child.returning:
+                child.returning = True
+                self.accept(child.name)
