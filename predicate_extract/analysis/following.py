@@ -246,10 +246,21 @@ class Following(ABC):
 
 def collapsed(tree: Tree[Got]) -> Tree[Got]:
     """The tree, as one condition where it only decides between true and false."""
-    if not isinstance(tree, Branch):
-        return tree
-    then = collapsed(tree.then)
-    otherwise = then if tree.otherwise is None else collapsed(tree.otherwise)
+    done: dict[int, Tree[Got]] = {}  # parts are shared, so that there are far more paths to them
+
+    def collapse(tree: Tree[Got]) -> Tree[Got]:
+        if not isinstance(tree, Branch):
+            return tree
+        if id(tree) not in done:
+            then = collapse(tree.then)
+            otherwise = then if tree.otherwise is None else collapse(tree.otherwise)
+            done[id(tree)] = _decided(tree, then, otherwise)
+        return done[id(tree)]
+
+    return collapse(tree)
+
+
+def _decided(tree: Branch[Got], then: Tree[Got], otherwise: Tree[Got]) -> Tree[Got]:
     match then, otherwise:
         case (
             Leaf(Got(Predicate() | Const(bool()) as yes, one)),

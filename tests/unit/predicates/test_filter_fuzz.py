@@ -174,3 +174,8 @@ def test_generated_filters_in_spark(spark):
             seen = list(watch(namespace, rows_of(batch)))
             exact = each.exact and columns[number][1]
             assert list(compare(f"{each.predicate}", kept, exact, seen)) == []
+
+
+@pytest.mark.timeout(60)  # it took hours
+def test_a_program_with_far_more_paths_than_parts_is_analysed(database):
+    assert typed_violations_of(73258, database) == []
