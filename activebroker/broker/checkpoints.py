@@ -56,9 +56,11 @@ class Checkpoints:
                 parts = [channel.checkpoint] if channel.checkpoint and len(places) > 1 else []
                 channel.checkpoint = merged([*parts, taken.checkpoint])
                 channel.fresh = False
-                if channel.next is not None and channel.next.id == taken.change:
-                    channel.envelope, channel.next = channel.next.envelope, None
-                    self._changes.submit(self._wiring.narrow(channel), lambda result, error: None)
+                if (next := channel.next) is not None and next.id == taken.change:
+                    channel.envelope, channel.next = next.envelope, None
+                    if next.late:
+                        narrow = self._wiring.narrow(channel)
+                        self._changes.submit(narrow, lambda result, error: None)
                 self._wiring.tell(node, CheckpointKept(stage))
         if moving is None:
             self.forget(name)  # what is left is of earlier places

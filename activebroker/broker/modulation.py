@@ -53,9 +53,11 @@ def modulate(wiring: Wiring, body: Modulate) -> Change:
         channel.next = None
         yield from wiring.narrow(channel)
         raise
-    if outcome != CHANGING and channel.next is change:
+    if outcome == CHANGING:
+        change.late = True  # it is narrowed when the directory has its new state
+    else:
         channel.next = None
-    yield from wiring.narrow(channel)
+        yield from wiring.narrow(channel)
     if outcome is not None:
         raise ModulationFailed(f"The filter of channel {channel.name!r} {outcome}.")
 

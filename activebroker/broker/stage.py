@@ -118,9 +118,7 @@ class Stage:
             if self.changing is not None:
                 self.changing.failure = ENDED
             return None
-        if (change := self._change()) is not None:
-            return change
-        if self.changing is not None and self.changing.state is ChangingState.SAVING:
+        if self._holds:
             return None
         if self.saving.due:
             if not self.exact and not self.saving.fails:
@@ -128,9 +126,7 @@ class Stage:
                 self.saving.begin()
                 return SnapshotStage(self.spec.id)
             self.saving.taken({})
-        while self._next() and self.outlet.ready:
-            if self.changing is not None and (change := self._change()) is not None:
-                return change
+        while (change := self._change()) is None and self._next() and self.outlet.ready:
             flow, item = self._inbox[0]
             if not self._passes(item):
                 return self._work()
@@ -142,7 +138,7 @@ class Stage:
             else:
                 self._end_stream(item)
             self.saving.covered({supplier_of(item): item.upto}, _size(item))
-        if (change := self._change()) is not None:
+        if change is not None:
             return change
         if self._leaving and not self._inbox:
             # If the supplier is lost, the directory may count on these flows still.
@@ -183,7 +179,8 @@ class Stage:
     def idle(self) -> Effect | None:
         """The idle hook's time has come; it is skipped if there was anything to do since."""
         quiet, self._quiet = self._quiet, True
-        if not quiet or self._working or not self.started or self._inbox or not self.outlet.ready:
+        waits = self._working or self._holds or not self.started
+        if not quiet or waits or self._inbox or not self.outlet.ready:
             return None
         self._working = self._idling = True
         return RunStage(self.spec.id, idle=True)
@@ -211,6 +208,11 @@ class Stage:
         self._working = True
         return ChangeFilter(self.spec.id, changing.envelope)
 
+    @property
+    def _holds(self) -> bool:
+        """Whether nothing may be made before the directory has the state behind a change."""
+        return self.changing is not None and self.changing.state is ChangingState.SAVING
+
     def changed(self, state: dict[str, bytes], error: str | None) -> None:
         """The driver has given the filter its parameters, and this is its state."""
         assert self.changing is not None
@@ -232,7 +234,7 @@ class Stage:
         changing = self.changing
         if changing is None:
             return None
-        if changing.state is ChangingState.SAVING and not self.saving.change:
+        if self._holds and not self.saving.change:
             changing.state = ChangingState.DONE
         if changing.failure is None and changing.state is not ChangingState.DONE:
             return None

@@ -100,6 +100,7 @@ class FilterSpec:
                     f"{head.__qualname__} has no enqueue of its own: define enqueue(self, event) "
                     "and forward with super().enqueue(event)."
                 )
+            _check_modulated(head)
             return cls(head, args, instance)
         if callable(head) and not args:
             return cls(FunctionFilter, (head,))
@@ -114,6 +115,11 @@ class FilterSpec:
         Raises InvalidFilter where its class does not name one of them in `modulated`.
         """
         known = self.cls.modulated
+        if not values:
+            raise InvalidFilter(
+                "modulate needs a parameter and its value: modulate(limit=200)."
+                + (f" {self.name} has {', '.join(known)}." if known else "")
+            )
         for name in values:
             if name not in known:
                 raise InvalidFilter(
@@ -137,6 +143,20 @@ class FilterSpec:
     def output_type(self, input_type: EventType) -> EventType:
         """The event type of what the filter forwards. Raises EventTypeError."""
         return input_type if self.output is None else _event_type(self.output)
+
+
+def _check_modulated(cls: type[FIFOFilter]) -> None:
+    names = cls.modulated
+    if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
+        raise InvalidFilter(
+            f"{cls.__qualname__}.modulated is a tuple of names of attributes, as in "
+            f'modulated = ("limit",); got {names!r}.'
+        )
+    if "timeout" in names:
+        raise InvalidFilter(
+            f"{cls.__qualname__} cannot have a parameter 'timeout' to modulate: that is an "
+            "argument of modulate itself. Choose another name."
+        )
 
 
 def pack(

@@ -112,12 +112,14 @@ class Flow:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Next:
-    """The envelope with which a filter is to go on; `id` tells this change from others."""
+    """The envelope with which a filter is to go on; `id` tells this change from others. `late`: it
+    goes on behind the request that began it."""
 
     id: int
     envelope: Envelope
+    late: bool = False
 
 
 @dataclass(slots=True)

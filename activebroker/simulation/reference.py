@@ -154,7 +154,8 @@ def envelope_of(cls: type[FIFOFilter], groups: tuple[int, ...] | None = None) ->
     """A filter ready to be shipped, with its parameter; analysed and packed once a process, for
     speed."""
     if (envelope := _envelopes.get((cls, groups))) is None:
-        spec = FilterSpec.of(cls).modulated({} if groups is None else {"groups": groups})
+        spec = FilterSpec.of(cls)
+        spec = spec if groups is None else spec.modulated({"groups": groups})
         envelope = pack(spec, ITEM, analyse(spec, ITEM), key=KEY)
         _envelopes[cls, groups] = envelope
     return envelope

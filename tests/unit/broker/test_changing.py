@@ -64,9 +64,11 @@ def test_where_it_recovers_nothing_is_filtered_before_the_state_is_saved() -> No
     late = bench(recovers=True)
     late.stage.change(7, NEXT, {})
     assert late.stage.pump() == ChangeFilter(1, NEXT)
-    late.put(parcel(1))
     late.stage.changed({"A": b"new"}, None)
     assert late.stage.pump() is None and late.stage.take_change() is None
+    assert late.stage.idle() is None and late.stage.idle() is None, "an idle hook waits too"
+    late.put(parcel(1))
+    assert late.stage.pump() is None
     checkpoint = late.stage.saving.to_send()
     assert checkpoint is not None and checkpoint.state == {"A": b"new"}
     assert late.stage.saving.change == 7

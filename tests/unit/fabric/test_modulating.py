@@ -204,6 +204,8 @@ def test_what_cannot_be_modulated_is_told(fabric: ab.Fabric, channel: ab.Channel
         derived.modulate(rset=1)
     with pytest.raises(InvalidFilter, match=r"has no parameter 'limit' to modulate\. Name it in"):
         channel.derive(Dear).modulate(limit=1)
+    with pytest.raises(InvalidFilter, match=r"needs a parameter and its value.* Every has rest"):
+        derived.modulate()
     with pytest.raises(FilterNotPicklable):
         derived.modulate(rest=(each for each in ()))
     with pytest.raises(InvalidFilter, match="where it was derived"):

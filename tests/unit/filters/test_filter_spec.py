@@ -133,3 +133,16 @@ def test_what_is_no_filter_is_refused_and_told_what_to_do(given: object, says: s
 def test_an_instance_of_the_bare_base_class_has_no_enqueue_of_its_own() -> None:
     with pytest.raises(InvalidFilter, match="has no enqueue of its own"):
         FilterSpec.of(FIFOFilter())
+
+
+@pytest.mark.parametrize("names", ["limit", ("limit", 3), None])
+def test_the_names_to_modulate_are_a_tuple_of_names(names: Any) -> None:
+    filter = type("Odd", (AtLeast,), {"modulated": names})
+    with pytest.raises(InvalidFilter, match=r"Odd\.modulated is a tuple of names"):
+        FilterSpec.of((filter, 3))
+
+
+def test_a_parameter_has_not_the_name_of_an_argument_of_modulate() -> None:
+    filter = type("Odd", (AtLeast,), {"modulated": ("timeout",)})
+    with pytest.raises(InvalidFilter, match="cannot have a parameter 'timeout'"):
+        FilterSpec.of((filter, 3))
