@@ -124,8 +124,11 @@ class FilterSpec:
             if name not in known:
                 raise InvalidFilter(
                     f"{self.name} has no parameter {name!r} to modulate."
-                    + (suggestion(name, known) if known else "")
-                    + f" Name it in the class: modulated = ({name!r},)."
+                    + (
+                        suggestion(name, known)
+                        if known
+                        else f" Name it in the class: modulated = ({name!r},)."
+                    )
                 )
         return replace(self, values={**self.values, **values})
 
