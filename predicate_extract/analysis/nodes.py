@@ -19,7 +19,7 @@ _FIELDS = {
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes directly below one that have a place of their own, in the order of the text."""
+    """The nodes directly below one that have a place of their own."""
     found: list[ast.AST] = []
     for name in _FIELDS[type(node)]:
         value = getattr(node, name, None)

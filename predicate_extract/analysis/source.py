@@ -47,7 +47,7 @@ class SourceFile:
                 self._functions.setdefault(_first_line(node), []).append(node)
 
     def walk(self, node: ast.AST) -> list[ast.AST]:
-        """A node of the file and all below it, in the order of the text."""
+        """A node of the file and all below it."""
         start = self._places[node]
         return self._nodes[start : start + self._sizes[start]]
 
@@ -129,7 +129,7 @@ class Source:
         return _first_line(self.node)
 
     def walk(self) -> list[ast.AST]:
-        """The function's node and all below it, in the order of the text."""
+        """The function's node and all below it."""
         return self.file.walk(self.node)
 
     @property
