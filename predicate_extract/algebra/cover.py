@@ -6,7 +6,7 @@ makes this subtle: `a AND b` matches whatever makes `a` raise, even where `b` is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from predicate_extract.algebra.implication import follows, same_order, subject
@@ -60,22 +60,26 @@ def covers(wide: Predicate, narrow: Predicate, schema: pa.Schema | None) -> bool
         if type(a) is Const and type(b) is Const and type(a.value) is type(b.value) in (int, str):
             test = _PAIRS.get((wide.op, narrow.op))
             return test is not None and test(a.value, b.value) and wide.left == narrow.left
-    if wide == TRUE or isinstance(wide, Defined) or narrow in (FALSE, wide):
+    if narrow == FALSE:
         return True
     if isinstance(narrow, Or):
-        return all(covers(wide, part, schema) for part in narrow.parts)
+        return wide == narrow or all(covers(wide, part, schema) for part in narrow.parts)
+    reached = tuple(_reached(narrow.parts, schema)) if isinstance(narrow, And) else ()
+    return _covers(wide, narrow, reached, schema)
+
+
+def _covers(
+    wide: Predicate, narrow: Predicate, reached: tuple[Predicate, ...], schema: pa.Schema | None
+) -> bool:
+    """The same for a `narrow` that is no `Or`; `reached` are its parts, if it is an `And`."""
+    if wide in (TRUE, narrow) or isinstance(wide, Defined):
+        return True
     if isinstance(wide, And):
-        return all(covers(part, narrow, schema) for part in wide.parts)
-    if isinstance(wide, Or) and any(covers(part, narrow, schema) for part in wide.parts):
+        return all(_covers(part, narrow, reached, schema) for part in wide.parts)
+    if isinstance(wide, Or) and any(_covers(part, narrow, reached, schema) for part in wide.parts):
         return True
     if isinstance(narrow, And):
-        for part in narrow.parts:
-            if covers(wide, part, schema):
-                return True
-            # Where this part raises, `narrow` matches whatever the later parts are.
-            if not _cannot_raise(part, schema):
-                return False
-        return False
+        return any(covers(wide, part, schema) for part in reached)
     of = subject(narrow)
     if of is None or of != subject(wide):
         return False
@@ -83,6 +87,16 @@ def covers(wide: Predicate, narrow: Predicate, schema: pa.Schema | None) -> bool
     if both and wide.hashed >= narrow.hashed and set(narrow.values).issubset(wide.values):  # type: ignore
         return True
     return follows(narrow, wide) is True and _raises_alike(narrow, wide)
+
+
+def _reached(parts: Iterable[Predicate], schema: pa.Schema | None) -> Iterator[Predicate]:
+    """The parts up to the first that may raise: then the `And` matches, whatever follows."""
+    *before, last = parts
+    for part in before:
+        yield part
+        if not _cannot_raise(part, schema):
+            return
+    yield last
 
 
 def _cannot_raise(part: Predicate, schema: pa.Schema | None) -> bool:

@@ -6,6 +6,7 @@ import json
 import warnings
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from strategies_for_tests import (
     conditions_on_calls,
     contents,
     evaluate_python,
+    numbers,
     trees,
 )
 
@@ -139,6 +141,22 @@ def test_conditions_on_one_field_cover_soundly(wide, narrow, opposite, some):
     if wide.covers(narrow):
         for content in some:
             assert wide.matches(content) or not narrow.matches(content)
+
+
+FLOATS = pa.schema([pa.field(name, pa.float64(), nullable=False) for name in "abc"])
+floats = st.fixed_dictionaries(
+    dict.fromkeys("abc", numbers.filter(lambda n: isinstance(n, float)))
+).map(lambda fields: SimpleNamespace(**fields))
+
+
+@RELAXED
+@given(trees(), trees(), trees(), st.lists(floats, min_size=8, max_size=8))
+def test_what_a_schema_rules_out_is_known_and_no_more(a, b, c, some):
+    """Parts behind one that cannot raise count as well."""
+    for wide, narrow in ((a, b), (a, conjunction(b, a, c)), (disjunction(a, c), conjunction(b, a))):
+        if wide.covers(narrow, FLOATS):
+            for content in some:
+                assert wide.matches(content) or not narrow.matches(content)
 
 
 @pytest.mark.parametrize(
