@@ -15,14 +15,15 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-import activebroker
 from activebroker.cli.console import console
 from activebroker.cli.targets import filters_in, load
-from activebroker.core.errors import InvalidFilter, MissingExtra
+from activebroker.core.errors import ActiveBrokerError, InvalidFilter, MissingExtra
 from activebroker.events import ANY, EventType
 from activebroker.filters import FilterSpec, analyse
 from activebroker.observe import explanation, explanation_data, survey
 from predicate_extract import Extraction
+
+KNOWN = ("activebroker", "activebroker.filters")  # what the filters of a folder may use as it is
 
 
 def explain(
@@ -50,6 +51,10 @@ def explain(
             help="More rules, in ast-grep's form, of what is a filter or a hazard in a folder.",
         ),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes for a folder of many files; one a core by default."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     as_sql: Annotated[
         bool,
@@ -63,7 +68,7 @@ def explain(
     if Path(target).is_dir():
         if as_sql:
             raise InvalidFilter("--sql is for filters of a known type, not for a folder.")
-        _explain_folder(Path(target), rules or [], as_json)
+        _explain_folder(Path(target), rules or [], jobs or os.cpu_count() or 1, as_json)
         return
     if target.endswith(("/", os.sep)):
         raise InvalidFilter(f"There is no folder {target}.")
@@ -97,24 +102,28 @@ def _where(extraction: Extraction, input_type: EventType) -> str:
     return f"-- {extraction.name}: {kept}\nWHERE {text or 'TRUE'}"
 
 
-def _explain_folder(folder: Path, rule_files: list[Path], as_json: bool) -> None:
+def _explain_folder(folder: Path, rule_files: list[Path], jobs: int, as_json: bool) -> None:
+    from predicate_extract.errors import SearchFailed
     from predicate_extract.scan.rules import RuleError, load_rules
     from predicate_extract.scan.search import scan, source_files
 
+    root = folder.resolve()
+    files = source_files(root)
     try:
         rules = load_rules(rule_files)
     except RuleError as error:
         raise InvalidFilter(str(error)) from error
-    files = source_files(folder.resolve())
-    known = {"activebroker": activebroker, "activebroker.filters": activebroker.filters}
-    with Progress(console=Console(stderr=True), transient=True) as progress, _no_collection():
-        looked = progress.track(files, description="Looking for filters")
-        found = list(scan(folder.resolve(), rules, known, looked))
+    looked = scan(root, rules, KNOWN, files, jobs)
+    try:
+        with Progress(console=Console(stderr=True), transient=True) as progress, _no_collection():
+            found = list(progress.track(looked, len(files), description="Looking for filters"))
+    except SearchFailed as error:
+        raise ActiveBrokerError(str(error)) from error
     if as_json:
         extractions = [each for file in found for each in file.extractions]
         _print_json([explanation_data(each) for each in extractions])
         return
-    console().print(survey(found, folder.resolve(), len(files)))
+    console().print(survey(found, root, len(files)))
 
 
 @contextmanager
