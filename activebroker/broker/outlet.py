@@ -149,6 +149,15 @@ class Outlet:
         return (*waiting, *(flow.spec.target for flow in full if flow is not None))
 
     @property
+    def repeats(self) -> bool:
+        """Whether it makes again what a taker has already, for its first place was lost."""
+        return any(
+            self.positions.get(supplier, NOWHERE) < at
+            for taker in self._open()
+            for supplier, at in taker.since.items()
+        )
+
+    @property
     def drained(self) -> bool:
         """Whether nothing more will leave."""
         return self.ended and not self.flows and not self.unsettled

@@ -201,6 +201,8 @@ class Stage:
         changing = self.changing
         if changing is None or (self.saving.recovers and not self.saving.possible):
             return None
+        if self.outlet.repeats:  # with other parameters it would be something else
+            return None
         feeding = {flow.outlet for flow in self.port.flows.values()}
         if not changing.due(self.saving.inputs, feeding, not self._inbox):
             return None

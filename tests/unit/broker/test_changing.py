@@ -77,6 +77,37 @@ def test_where_it_recovers_nothing_is_filtered_before_the_state_is_saved() -> No
     assert taken(late) != []
 
 
+def resuming(*, exact: bool) -> Bench:
+    """One whose consumer `one` has two events of A, which a lost place had made."""
+    late = bench(recovers=True, exact=exact)
+    has = FlowSpec(99, 1, "here", 60, "there", since={"A": (1, 2)}, taker="one")
+    late.stage.outlet.open(has)
+    late.stage.change(7, NEXT, {})
+    return late
+
+
+def test_what_a_lost_place_had_made_is_made_again_before_it_changes() -> None:
+    """Else its consumers would have of one stretch of a stream what the old parameters made of it,
+    and what the new ones make."""
+    late = resuming(exact=False)
+    assert late.stage.pump() is None
+    late.put(parcel(1))
+    assert taken(late) != []
+    late.stage.done(result(1))
+    assert late.stage.pump() is None, "there is a second one"
+    late.put(parcel(2, first=1))
+    assert taken(late) != []
+    late.stage.done(result(2))
+    assert late.stage.pump() == ChangeFilter(1, NEXT)
+
+
+def test_an_exact_filter_too_passes_on_again_what_a_lost_place_had() -> None:
+    late = resuming(exact=True)
+    late.put(parcel(1), parcel(2, first=1), parcel(3, first=2))
+    assert late.stage.pump() == ChangeFilter(1, NEXT)
+    assert late.sent == [[1], [2]]
+
+
 def test_it_can_be_called_off_until_the_filter_takes_them() -> None:
     late = bench()
     late.stage.change(7, NEXT, {90: {"A": (1, 1)}})
