@@ -31,8 +31,8 @@ def explain(
         str,
         typer.Argument(
             help="FILE.py:NAME or module:NAME of a filter class, an instance, or a predicate "
-            "function; FILE.py or a module for all filter classes in it; a folder for all filter "
-            "classes and detection rules under it.",
+            "function; FILE.py or a module for all filter classes in it, and its function called "
+            "rule; a folder for all filter classes and detection rules under it.",
         ),
     ],
     event_type: Annotated[

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from activebroker.core.errors import InvalidFilter, suggestion
@@ -40,28 +40,37 @@ def load(target: str) -> Any:
     return found
 
 
-def filters_in(module: ModuleType) -> list[type[FIFOFilter]]:
-    """The filter classes that a module defines, in its order. Raises InvalidFilter if none."""
+def filters_in(module: ModuleType) -> list[type[FIFOFilter] | FunctionType]:
+    """The filter classes that a module defines, and its detection rule (a function called `rule`),
+    in its order.
+
+    Raises: InvalidFilter, if there is none.
+    """
     filters = [
         value
         for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, FIFOFilter)
+        if isinstance(value, type | FunctionType)
         and value.__module__ == module.__name__
-        and value.enqueue is not FIFOFilter.enqueue
+        and (_is_filter(value) if isinstance(value, type) else value.__name__ == "rule")
     ]
     if not filters:
         raise InvalidFilter(
-            f"{module.__file__} defines no filter class (a FIFOFilter with an enqueue of its own). "
-            "Name a function in it with FILE.py:NAME."
+            f"{module.__file__} defines no filter class (a FIFOFilter with an enqueue of its own), "
+            "and no function called rule. Name another function in it with FILE.py:NAME."
         )
     return filters
+
+
+def _is_filter(cls: type) -> bool:
+    return issubclass(cls, FIFOFilter) and cls.enqueue is not FIFOFilter.enqueue
 
 
 @functools.cache
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise InvalidFilter(f"There is no file {path}.")
+    if (path.parent / "__init__.py").is_file():
+        return _import_from_package(path)
     # A name of its own: the file's may be that of a module which others need.
     spec = importlib.util.spec_from_file_location(f"target {path.stem}", path)
     assert spec is not None and spec.loader is not None  # the suffix is .py
@@ -69,6 +78,19 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses look their module up
     with _running(str(path), path.parent):
         spec.loader.exec_module(module)
+    return module
+
+
+def _import_from_package(path: Path) -> ModuleType:
+    """A file of a package, which it may refer to: imported by its name there."""
+    folder, parts = path.resolve().parent, [] if path.stem == "__init__" else [path.stem]
+    while (folder / "__init__.py").is_file():
+        folder, parts = folder.parent, [folder.name, *parts]
+    name = ".".join(parts)
+    with _running(str(path), folder):
+        module = importlib.import_module(name)
+    if module.__file__ is None or not path.samefile(module.__file__):
+        raise InvalidFilter(f"{path} cannot be imported: {name} is {module.__file__} here.")
     return module
 
 

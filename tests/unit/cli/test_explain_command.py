@@ -87,6 +87,33 @@ def test_a_file_stands_for_all_filter_classes_in_it(file: Path) -> None:
     assert [each["name"] for each in found] == ["MySubscription", "Rising"]
 
 
+def test_a_detection_rule_is_found_in_a_file_of_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    package = tmp_path / "detections" / "cloud"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package.parent / "words.py").write_text("FAILED = ('FAILURE', 'DENY')\n")
+    (package / "login.py").write_text(
+        "from ..words import FAILED\n"
+        "def rule(event):\n    return event.get('outcome') in FAILED\n"
+        "def title(event):\n    return 'a login failed'\n"
+    )
+    (found,) = json.loads(explain(package / "login.py", "--json").stdout)
+    assert found["predicate"] == "get(content, 'outcome', NULL) IN ('FAILURE', 'DENY')"
+    assert json.loads(explain(f"{package / 'login.py'}:title", "--json").stdout)[0]["predicate"]
+
+
+def test_a_package_that_is_another_here_is_an_error(tmp_path: Path) -> None:
+    package = tmp_path / "activebroker"
+    package.mkdir()
+    (package / "__init__.py").write_text("def rule(event):\n    return event['a']\n")
+    result = explain(package / "__init__.py")
+    assert result.exit_code == 2 and "activebroker is " in result.stderr
+
+
 def test_json_has_the_predicate_for_people_and_for_programs(file: Path) -> None:
     (found,) = json.loads(explain(f"{file}:dear", "--json").stdout)
     assert (found["predicate"], found["exact"], found["stateful"]) == ("price > 100", True, False)
