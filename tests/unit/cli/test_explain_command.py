@@ -106,7 +106,10 @@ def test_a_detection_rule_is_found_in_a_file_of_a_package(
     assert json.loads(explain(f"{package / 'login.py'}:title", "--json").stdout)[0]["predicate"]
 
 
-def test_a_package_that_is_another_here_is_an_error(tmp_path: Path) -> None:
+def test_a_package_that_is_another_here_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
     package = tmp_path / "activebroker"
     package.mkdir()
     (package / "__init__.py").write_text("def rule(event):\n    return event['a']\n")
