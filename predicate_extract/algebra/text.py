@@ -72,6 +72,8 @@ def _write(node: Term) -> tuple[str, int]:
         case Const(value):
             text = _constant(value)
             return text, _NEGATED if text.startswith("-") else _ATOM
+        case Call("neg", (Const() as const,)):  # `-1` is a constant itself
+            return f"-({_term(const)})", _NEGATED
         case Call("neg", (part,)):
             return f"-{_within(part, _ATOM)}", _NEGATED
         case Call(function, (left, right)) if function in _BINDING:

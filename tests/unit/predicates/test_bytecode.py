@@ -126,7 +126,9 @@ def test_names_stand_for_something_only_where_nothing_can_bind_them_again():
     assert kinds(eval("lambda f: len(f.a) > 1", {"len": abs})) == unknown
     assert kinds(eval("lambda f: sys.path", {"sys": sys})) == unknown
     replaced = {"__builtins__": {"len": abs}}
-    assert kinds(eval("lambda f: len(f.a) > 1", replaced)) == ("TRUE", {"no-source"})
+    text, reasons = kinds(eval("lambda f: len(f.a) > 1", replaced))
+    # From Python 3.13 on, what `python -c` runs is known under the name that `eval` gives as well.
+    assert text == "TRUE" and reasons <= {"no-source", "stale-source"}
 
 
 def test_a_function_that_has_run_is_the_same():

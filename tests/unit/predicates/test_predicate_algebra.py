@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from predicate_extract import (
     FALSE,
     TRUE,
     And,
+    Call,
     Compare,
     Const,
     Defined,
@@ -71,6 +73,13 @@ def test_a_function_is_that_of_python_or_left_to_it(predicate, some):
 @given(trees() | conditions_on_calls())
 def test_text_comes_back(predicate):
     assert Predicate.parse(str(predicate)) == predicate
+
+
+@pytest.mark.parametrize("value", [0, 5, -5, 2.5, -0.0, math.inf, math.nan, True, None, "a"])
+def test_a_negated_constant_is_not_a_negative_one(value):
+    for term in (Const(value), Call("neg", (Const(value),)), Call("-", (NAME, Const(value)))):
+        predicate = Compare("==", Call("neg", (term,)), term)
+        assert Predicate.parse(str(predicate)) == predicate
 
 
 @pytest.mark.parametrize(
