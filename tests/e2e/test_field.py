@@ -299,7 +299,7 @@ def test_a_test_that_fails_amid_a_move_leaves_nothing(ray_cluster: Any, tmp_path
 
 
 @pytest.mark.table
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)  # ten rounds take an hour on a machine that does nothing else
 def test_the_whole_table(ray_cluster: Any, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     rounds = pytestconfig.getoption("rounds")
     cells = list(itertools.product(PARTIES, PHASES, FAULTS))
