@@ -139,6 +139,9 @@ class Recovery:
             own = channel.own
             lives = own.node in self._members and graph.fed(channel)
             return [(own, own.id in parent.outlets)] if lives else []
+        earlier_places = [each for each in parent.left.values() if each.supplier is None]
+        if any(each.node not in self._members for each in earlier_places):
+            return []  # the parent's filter goes on anew as well, and will feed it from there
         serving = [outlet for outlet, flows in graph.feeds(channel) if flows]
         earlier = [each for each in graph.keepers(parent, channel.name) if each not in serving]
         feeds = [(outlet, False) for outlet in earlier] + [(outlet, True) for outlet in serving]
