@@ -321,6 +321,7 @@ def test_the_whole_table(ray_cluster: Any, tmp_path: Path, pytestconfig: pytest.
                     except (AssertionError, ActiveBrokerError) as failure:
                         outcome = "VIOLATED"
                         broken.append(f"{party}, {phase}, {how}: {failure!r}")
+                        print(broken[-1], flush=True)
                     outcomes[party, phase, fault][outcome] += 1
                     print(f"{party}, {phase}, {how}: {outcome}", flush=True)
                     if outcome in ("VIOLATED", "the fabric ended"):
