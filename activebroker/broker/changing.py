@@ -2,9 +2,9 @@
 
 It goes on as it is until all that was sent for the old parameters has been filtered, and, where it
 was recovered, until it has made again all that anybody has. Then the filter takes the new ones,
-between two pieces of work. If it goes on elsewhere when its node is
-lost, it filters nothing more until the directory has its new state: what it makes with the new
-parameters is never made once more with the old ones.
+between two pieces of work. If it goes on elsewhere when its node is lost, it filters nothing more
+until the directory has its new state: what it makes with the new parameters is never made once more
+with the old ones.
 """
 
 from __future__ import annotations
