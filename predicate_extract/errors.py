@@ -13,7 +13,3 @@ class NotAFilter(PredicateError, TypeError):
 
 class PredicateFormatError(PredicateError, ValueError):
     """The text is not a predicate, or one of a version that this release does not read."""
-
-
-class SearchFailed(PredicateError, RuntimeError):
-    """A source tree could not be looked through to its end."""

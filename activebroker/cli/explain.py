@@ -17,13 +17,11 @@ from rich.progress import Progress
 
 from activebroker.cli.console import console
 from activebroker.cli.targets import filters_in, load
-from activebroker.core.errors import ActiveBrokerError, InvalidFilter, MissingExtra
+from activebroker.core.errors import InvalidFilter, MissingExtra
 from activebroker.events import ANY, EventType
 from activebroker.filters import FilterSpec, analyse
 from activebroker.observe import explanation, explanation_data, survey
 from predicate_extract import Extraction
-
-KNOWN = ("activebroker", "activebroker.filters")  # what the filters of a folder may use as it is
 
 
 def explain(
@@ -103,9 +101,9 @@ def _where(extraction: Extraction, input_type: EventType) -> str:
 
 
 def _explain_folder(folder: Path, rule_files: list[Path], jobs: int, as_json: bool) -> None:
-    from predicate_extract.errors import SearchFailed
+    from activebroker.cli.searching import look_through
     from predicate_extract.scan.rules import RuleError, load_rules
-    from predicate_extract.scan.search import scan, source_files
+    from predicate_extract.scan.search import source_files
 
     root = folder.resolve()
     files = source_files(root)
@@ -113,12 +111,9 @@ def _explain_folder(folder: Path, rule_files: list[Path], jobs: int, as_json: bo
         rules = load_rules(rule_files)
     except RuleError as error:
         raise InvalidFilter(str(error)) from error
-    looked = scan(root, rules, KNOWN, files, jobs)
-    try:
-        with Progress(console=Console(stderr=True), transient=True) as progress, _no_collection():
-            found = list(progress.track(looked, len(files), description="Looking for filters"))
-    except SearchFailed as error:
-        raise ActiveBrokerError(str(error)) from error
+    looked = look_through(root, rules, files, jobs)
+    with Progress(console=Console(stderr=True), transient=True) as progress, _no_collection():
+        found = list(progress.track(looked, len(files), description="Looking for filters"))
     if as_json:
         extractions = [each for file in found for each in file.extractions]
         _print_json([explanation_data(each) for each in extractions])

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
 
-import psutil
 import pytest
 from typer.testing import CliRunner, Result
 
 from activebroker.cli import app
-from activebroker.cli.explain import KNOWN
+from activebroker.cli.searching import KNOWN
 from predicate_extract import Extraction, extract
-from predicate_extract.errors import SearchFailed
-from predicate_extract.scan import search
 from predicate_extract.scan.rules import RuleError, load_rules
-from predicate_extract.scan.search import scan, source_files
+from predicate_extract.scan.search import Search, source_files
 
 FILES = {
     "shop/__init__.py": "LEAST = 5\n",
@@ -104,7 +98,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found_in(tree: Path, *rules: Path) -> dict[str, Extraction]:
-    found = scan(tree, load_rules(rules), KNOWN, source_files(tree))
+    found = map(Search(tree, load_rules(rules), KNOWN), source_files(tree))
     return {each.name: each for file in found for each in file.extractions}
 
 
@@ -202,69 +196,6 @@ def test_rules_of_ones_own_find_and_weaken(tree: Path) -> None:
     assert "near" in found
     assert str(found["rule"].predicate) == "get(content, 'type', NULL) = 'login'"
     assert found["rule"].reasons[0].message == "outcomes are late"
-
-
-def test_processes_that_divide_a_tree_find_the_same(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, rules = source_files(tree), load_rules()
-    alone = list(scan(tree, rules, KNOWN, files))
-    monkeypatch.setattr(search, "FILES_A_PROCESS", 1)
-    monkeypatch.setattr(search, "CHUNK", 1)
-    assert list(scan(tree, rules, KNOWN, files, jobs=2)) == alone
-    assert [file.path for file in alone] == files
-
-
-def test_a_process_that_dies_is_an_error_that_says_what_to_do(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tree / "deadly.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    monkeypatch.syspath_prepend(str(tree))
-    monkeypatch.setattr(search, "FILES_A_PROCESS", 1)
-    with pytest.raises(SearchFailed, match="--jobs 1"):
-        list(scan(tree, load_rules(), ["deadly"], source_files(tree), jobs=2))
-    monkeypatch.setattr("activebroker.cli.explain.KNOWN", ["deadly"])
-    result = explain(tree, "--jobs", "2")
-    assert result.exit_code == 2 and "--jobs 1" in result.stderr
-
-
-HANGING = """
-import os, threading
-with open(f"started.{os.getpid()}", "w"):
-    pass
-threading.Event().wait()
-"""
-SEARCHING = """
-import sys
-from pathlib import Path
-from predicate_extract.scan import search
-from predicate_extract.scan.rules import load_rules
-
-if __name__ == "__main__":
-    search.FILES_A_PROCESS = 1
-    root = Path.cwd()
-    list(search.scan(root, load_rules(), ["hanging"], search.source_files(root), jobs=2))
-"""
-
-
-def test_its_processes_end_when_their_owner_is_killed(tree: Path) -> None:
-    (tree / "hanging.py").write_text(HANGING)
-    (tree / "searching.py").write_text(SEARCHING)
-    owner = subprocess.Popen([sys.executable, "searching.py"])
-    try:
-        _until(lambda: len(list(tree.glob("started.*"))) == 2)
-    finally:
-        owner.kill()
-        owner.wait()
-    pids = [int(path.suffix[1:]) for path in tree.glob("started.*")]
-    _until(lambda: not any(map(psutil.pid_exists, pids)))
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = monotonic() + 30
-    while not holds():
-        assert monotonic() < deadline
-        sleep(0.01)
 
 
 @pytest.mark.parametrize(
