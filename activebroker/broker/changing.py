@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from activebroker.broker.outlet import NOWHERE
+from activebroker.broker.port import InFlow
 from activebroker.filters import Envelope
 from activebroker.routing import Positions
 
@@ -27,30 +28,45 @@ class ChangingState(Enum):
 
 
 class Changing:
-    """`behind`: how far the filter has to come first, by outlet, and with what has arrived."""
+    """`behind`: how far the filter has to come first, by outlet, and with what has `arrived`.
+    `ending`: flows from other outlets, all of which comes first as well. `passed`: what has not
+    come up to there, it did not want."""
 
     def __init__(
-        self, id: int, envelope: Envelope, behind: dict[int, Positions], arrived: Positions
+        self,
+        id: int,
+        envelope: Envelope,
+        behind: dict[int, Positions],
+        passed: Positions,
+        ending: frozenset[int],
+        arrived: Positions,
     ) -> None:
         self.id = id
         self.envelope = envelope
+        self.passed = passed
         self.state = ChangingState.WAITING
         self.failure: str | None = None
         self._behind = dict(behind)
+        self._ending = ending
         self._arrived = arrived
 
-    def due(self, inputs: Positions, feeding: set[int], idle: bool) -> bool:
+    def due(self, inputs: Positions, flows: dict[int, InFlow], arrived: Positions) -> bool:
         """Whether the filter can take its parameters now.
 
-        `inputs`: how far it has come; `feeding`: the outlets from which something can still come;
-        `idle`: whether nothing waits for it.
+        `inputs`: how far it has come; `flows`: by which something can still come; `arrived`: how
+        far it will come with what waits for it.
         """
         if self.state is not ChangingState.WAITING or self.failure is not None:
             return False
+        if self._ending:
+            if not self._ending.isdisjoint(flows):
+                return False
+            self._ending, self._arrived = frozenset(), arrived
+        feeding = {flow.outlet for flow in flows.values()}
         for outlet, upto in list(self._behind.items()):
             if _reached(inputs, upto):
                 del self._behind[outlet]
-            elif outlet not in feeding and idle:
+            elif outlet not in feeding and not arrived:
                 self.failure = SOURCE_LOST
                 return False
         return not self._behind and _reached(inputs, self._arrived)

@@ -220,7 +220,7 @@ class Exchange:
         if (outlet := self.outlets.get(outlet_id)) is None:
             return {}
         outlet.set_predicate(taker, predicate, certain)
-        return outlet.positions
+        return dict(outlet.positions)
 
     def open_stage(self, spec: StageSpec) -> Stage:
         port = Port(spec.id)

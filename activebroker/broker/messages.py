@@ -287,14 +287,16 @@ class SetPredicate(Message, frozen=True):
 
 
 class ChangeStage(Message, frozen=True):
-    """Go on with another envelope, behind all that came by these outlets up to there. The answer is
-    "", as soon as it can go on so elsewhere, too; or why it does not. `change` tells it from
-    others."""
+    """Go on with another envelope, behind all that came by these outlets up to there, and all that
+    comes by flows from others that have not ended. The answer is "", as soon as it can go on so
+    elsewhere, too; or why it does not. `change` tells it from others. `passed`: what has not come
+    up to there, the filter did not want; should it be made again, it is not for the new ones."""
 
     stage: int
     change: int
     envelope: Envelope
     behind: dict[int, Positions]
+    passed: Positions = {}
 
 
 class KeepStage(Message, frozen=True):

@@ -17,7 +17,7 @@ from activebroker.broker.names import channel_named
 from activebroker.broker.wiring import Wiring
 from activebroker.core.errors import ActiveBrokerError, InvalidFilter, ModulationFailed
 from activebroker.matching import union
-from activebroker.routing import Channel, Flow, Next, Outlet, Positions
+from activebroker.routing import Channel, Flow, Next, Outlet, Positions, later
 
 STAYS = "stays as it was"
 CHANGING = "is still changing: what it has made before is not settled"
@@ -43,12 +43,13 @@ def modulate(wiring: Wiring, body: Modulate) -> Change:
     change = channel.next = Next(graph.new_id(), body.envelope)
     outcome: str | None = f"{STAYS}: a source of its events did not answer"
     try:
-        if (yield from wiring.want(channel, wide, certain=False)):
+        widened = yield from wiring.want(channel, wide, certain=False)
+        if widened is not None:
             sent = yield Attempt(
                 [(outlet.node, ReportSent(outlet.id, channel.name)) for outlet, _ in feeds]
             )
             if None not in sent:
-                outcome = yield from _change(wiring, channel, body.patience, feeds, sent)
+                outcome = yield from _change(wiring, channel, body.patience, feeds, sent, widened)
     except ActiveBrokerError:
         channel.next = None
         yield from wiring.narrow(channel)
@@ -68,18 +69,27 @@ def _change(
     patience: float,
     feeds: list[tuple[Outlet, list[Flow]]],
     sent: list[Any],
+    widened: dict[int, Positions],
 ) -> Change:
     """Let the stages change, each behind what it was `sent`. Returns what has become of that, if
     they have not."""
     stages, change = list(channel.stages.values()), channel.next
     assert change is not None
     behind: dict[int, dict[int, Positions]] = {stage.id: {} for stage in stages}
+    passed: dict[int, Positions] = {stage.id: {} for stage in stages}
     for (outlet, flows), upto in zip(feeds, sent, strict=True):
         for flow in flows:
-            behind[flow.port.id][outlet.id] = msgspec.convert(upto, Positions)
+            stage_id = flow.port.id
+            behind[stage_id][outlet.id] = msgspec.convert(upto, Positions)
+            passed[stage_id] = later(passed[stage_id], widened[outlet.id])
     answers = yield Attempt(
         [
-            (stage.node, ChangeStage(stage.id, change.id, change.envelope, behind[stage.id]))
+            (
+                stage.node,
+                ChangeStage(
+                    stage.id, change.id, change.envelope, behind[stage.id], passed[stage.id]
+                ),
+            )
             for stage in stages
         ],
         patience,

@@ -352,12 +352,12 @@ class Node:
             case SetPredicate(outlet, taker, predicate, certain):
                 done(exchange.set_predicate(outlet, taker, predicate, certain), None)
                 return
-            case ChangeStage(stage_id, change, envelope, behind):
+            case ChangeStage(stage_id, change, envelope, behind, passed):
                 if (stage := exchange.stages.get(stage_id)) is None:
                     done(ENDED, None)
                     return
                 self._changing[stage_id] = done
-                stage.change(change, envelope, behind)
+                stage.change(change, envelope, behind, passed)
                 exchange.pump(stage)
                 return
             case KeepStage(stage_id, change):
@@ -503,6 +503,9 @@ class Node:
                     self.exchange.lost_before(name)
                 else:
                     self._lose(name)
+            for member in members:
+                if self.peers.is_successor(member):
+                    self._lose(member.name)
 
     def _lose(self, peer: str) -> None:
         """A peer is gone: free everything here that was for it or from it."""

@@ -76,6 +76,13 @@ class Peers:
         link = self.links.get(member.name)
         return link is not None and link.peer_incarnation not in (0, member.incarnation)
 
+    def is_successor(self, member: Member) -> bool:
+        """Whether what waits for a new member was meant for an earlier process of its name: the
+        directory tells of a process before it tells of anything that concerns it."""
+        if (link := self.links.get(member.name)) is None or link.peer_incarnation:
+            return False
+        return link.addressed != member.incarnation
+
     def is_greeting(self, frame: Frame) -> bool:
         """Whether the frame only tells who somebody is that is no member yet."""
         member = self.members.get(frame.sender)

@@ -22,7 +22,7 @@ from activebroker.broker.saving import Saving
 from activebroker.events import Batch
 from activebroker.filters import Envelope, RunResult
 from activebroker.matching import Parcel, split
-from activebroker.routing import Positions, StageSpec
+from activebroker.routing import Positions, StageSpec, later
 
 WORK_BYTES = 1 << 20  # how much one piece of work may hold
 WORK_SECONDS = 0.25  # of CPU time that one may take, by what the filter has used so far
@@ -82,6 +82,11 @@ class Stage:
         held = (item for flow in self.port.flows.values() for item in flow.held)
         parcels = [item for item in (*inbox, *held) if isinstance(item, Parcel)]
         return sum(each.batch.num_rows for each in parcels), sum(each.nbytes for each in parcels)
+
+    @property
+    def _arrived(self) -> Positions:
+        """How far the filter comes with what waits for it."""
+        return {supplier_of(item): item.upto for _, item in self._inbox}
 
     @property
     def queue_length(self) -> int:
@@ -185,10 +190,14 @@ class Stage:
         self._working = self._idling = True
         return RunStage(self.spec.id, idle=True)
 
-    def change(self, id: int, envelope: Envelope, behind: dict[int, Positions]) -> None:
-        """Go on with another envelope, behind all that came by these outlets up to there."""
-        arrived = {supplier_of(item): item.upto for _, item in self._inbox}
-        self.changing = Changing(id, envelope, behind, arrived)
+    def change(
+        self, id: int, envelope: Envelope, behind: dict[int, Positions], passed: Positions
+    ) -> None:
+        """Go on with another envelope, behind all that came by these outlets up to there, and all
+        that comes by others; what was `passed` over up to there is not for it."""
+        others = (flow.id for flow in self.port.flows.values() if flow.outlet not in behind)
+        ending, arrived = frozenset(others), self._arrived
+        self.changing = Changing(id, envelope, behind, passed, ending, arrived)
 
     def keep(self, change: int) -> bool:
         """Do not carry a change out, after all. Returns whether it goes on as it was."""
@@ -203,9 +212,10 @@ class Stage:
             return None
         if self.outlet.repeats:  # with other parameters it would be something else
             return None
-        feeding = {flow.outlet for flow in self.port.flows.values()}
-        if not changing.due(self.saving.inputs, feeding, not self._inbox):
+        if not changing.due(self.saving.inputs, self.port.flows, self._arrived):
             return None
+        self.saving.covered(later(self.saving.inputs, changing.passed), 0)
+        self.port.took(changing.passed)
         changing.state = ChangingState.TAKING
         self._working = True
         return ChangeFilter(self.spec.id, changing.envelope)

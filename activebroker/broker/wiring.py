@@ -130,7 +130,8 @@ class Wiring:
     def want(self, channel: Channel, predicate: str | None, certain: bool = True) -> Change:
         """Change what a channel's filter is sent; not `certain`: it is more than it forwards.
 
-        Returns whether all that feed it have answered.
+        Returns from which positions on each outlet that feeds it does so; None if one has not
+        answered.
         """
         assert channel.parent is not None
         self.graph.want(channel, predicate, certain)
@@ -139,7 +140,12 @@ class Wiring:
             (outlet.node, SetPredicate(outlet.id, channel.name, predicate, certain))
             for outlet in feeds
         )
-        return len(answers) == len(feeds) and None not in answers
+        if len(answers) < len(feeds) or None in answers:
+            return None
+        return {
+            outlet.id: msgspec.convert(at, Positions)
+            for outlet, at in zip(feeds, answers, strict=True)
+        }
 
     def remove_port(self, channel: Channel, port: int) -> Change:
         """Take a port that is gone for good out of the picture, and stop what flows into it."""

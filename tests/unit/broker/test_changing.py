@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec import structs
 from parcels_for_tests import parcel
 from test_stage import Bench, ended, envelope, result, taken
@@ -12,28 +13,43 @@ from activebroker.broker.changing import ENDED, SOURCE_LOST, Changing
 from activebroker.broker.effects import ChangeFilter
 from activebroker.broker.messages import FlowEnded
 from activebroker.broker.outlet import OutFlow, Outlet
+from activebroker.broker.port import InFlow
 from activebroker.routing import FlowSpec, StageSpec
 from predicate_extract import extract
 
+FEEDING: dict[int, Any] = {90: {}}  # whatever it has sent has arrived
 NEXT = structs.replace(envelope(exact=False), name="Next")
 
 
-def changing(behind: dict[int, Any], arrived: Any = None) -> Changing:
-    return Changing(7, NEXT, behind, arrived or {})
+def changing(behind: dict[int, Any], *ending: int, arrived: Any = None) -> Changing:
+    return Changing(7, NEXT, behind, {}, frozenset(ending), arrived or {})
+
+
+def flows(**outlets: int) -> dict[int, InFlow]:
+    """Flows from these outlets, by number: `f1=90`."""
+    by_id = {int(name[1:]): outlet for name, outlet in outlets.items()}
+    return {id: InFlow(id, "there", outlet, set()) for id, outlet in by_id.items()}
 
 
 def test_it_waits_for_what_was_sent_and_for_what_has_arrived() -> None:
-    change = changing({90: {"A": (1, 3)}, 91: {"B": (2, 1)}}, {"A": (1, 4)})
-    assert not change.due({}, {90, 91}, idle=True)
-    assert not change.due({"A": (1, 3)}, {90, 91}, idle=True)
-    assert not change.due({"A": (1, 3), "B": (2, 1)}, {90, 91}, idle=False)
-    assert change.due({"A": (1, 4), "B": (2, 1)}, set(), idle=True)
+    change = changing({90: {"A": (1, 3)}, 91: {"B": (2, 1)}}, arrived={"A": (1, 4)})
+    assert not change.due({}, flows(f1=90, f2=91), {})
+    assert not change.due({"A": (1, 3)}, flows(f1=90, f2=91), {})
+    assert not change.due({"A": (1, 3), "B": (2, 1)}, flows(f1=90, f2=91), {"A": (1, 5)})
+    assert change.due({"A": (1, 4), "B": (2, 1)}, {}, {"A": (1, 5)}), "what came later waits"
+
+
+def test_it_waits_for_the_end_of_flows_whose_outlets_have_ended_and_for_all_they_brought() -> None:
+    change = changing({90: {"A": (1, 3)}}, 2)
+    assert not change.due({"A": (1, 3)}, flows(f1=90, f2=91), {})
+    assert not change.due({"A": (1, 3)}, flows(f1=90, f3=92), {"B": (2, 1)})
+    assert change.due({"A": (1, 3), "B": (2, 1)}, flows(f1=90, f3=92), {"C": (3, 1)})
 
 
 def test_a_source_that_is_lost_ends_it_when_nothing_of_it_waits() -> None:
     change = changing({90: {"A": (1, 3)}})
-    assert not change.due({"A": (1, 2)}, set(), idle=False) and change.failure is None
-    assert not change.due({"A": (1, 2)}, set(), idle=True)
+    assert not change.due({"A": (1, 2)}, {}, {"A": (1, 3)}) and change.failure is None
+    assert not change.due({"A": (1, 2)}, {}, {})
     assert change.failure == SOURCE_LOST
 
 
@@ -47,7 +63,7 @@ def test_the_filter_takes_them_between_two_pieces_of_work() -> None:
     late.put(parcel(1))
     assert taken(late) != []
     late.put(parcel(2, first=1))
-    late.stage.change(7, NEXT, {90: {"A": (1, 1)}})
+    late.stage.change(7, NEXT, {90: {"A": (1, 1)}}, {})
     assert late.stage.pump() is None, "one piece of work at a time"
     late.stage.done(result(1))
     assert taken(late) != [], "what had arrived comes first"
@@ -62,7 +78,7 @@ def test_the_filter_takes_them_between_two_pieces_of_work() -> None:
 
 def test_where_it_recovers_nothing_is_filtered_before_the_state_is_saved() -> None:
     late = bench(recovers=True)
-    late.stage.change(7, NEXT, {})
+    late.stage.change(7, NEXT, FEEDING, {})
     assert late.stage.pump() == ChangeFilter(1, NEXT)
     late.stage.changed({"A": b"new"}, None)
     assert late.stage.pump() is None and late.stage.take_change() is None
@@ -82,7 +98,7 @@ def resuming(*, exact: bool) -> Bench:
     late = bench(recovers=True, exact=exact)
     has = FlowSpec(99, 1, "here", 60, "there", since={"A": (1, 2)}, taker="one")
     late.stage.outlet.open(has)
-    late.stage.change(7, NEXT, {})
+    late.stage.change(7, NEXT, FEEDING, {})
     return late
 
 
@@ -108,12 +124,33 @@ def test_an_exact_filter_too_passes_on_again_what_a_lost_place_had() -> None:
     assert late.sent == [[1], [2]]
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_what_it_did_not_want_before_is_not_for_the_new_parameters(exact: bool) -> None:
+    """Who feeds it may be lost and make that again, or it may be lost itself; then it is offered
+    what lies between the last event that it was sent and the change."""
+    late = bench(recovers=True, exact=exact)
+    late.stage.change(7, NEXT, FEEDING, {"A": (1, 4), "B": (2, 1)})
+    assert late.stage.pump() == ChangeFilter(1, NEXT)
+    late.stage.changed({}, None)
+    checkpoint = late.stage.saving.to_send()
+    assert checkpoint is not None and checkpoint.inputs == {"A": (1, 4), "B": (2, 1)}
+    assert late.port.release([90]) == {"A": (1, 4), "B": (2, 1)}
+
+
+def test_what_it_did_not_want_is_never_more_than_it_has_had() -> None:
+    late = bench(exact=True)
+    late.put(parcel(1, 2, 3))
+    late.stage.change(7, NEXT, FEEDING, {"A": (1, 2)})
+    assert late.stage.pump() == ChangeFilter(1, NEXT)
+    assert late.stage.saving.inputs == {"A": (1, 3)}
+
+
 def test_it_can_be_called_off_until_the_filter_takes_them() -> None:
     late = bench()
-    late.stage.change(7, NEXT, {90: {"A": (1, 1)}})
+    late.stage.change(7, NEXT, {90: {"A": (1, 1)}}, {})
     assert late.stage.pump() is None
     assert late.stage.keep(7) and late.stage.changing is None
-    late.stage.change(8, NEXT, {})
+    late.stage.change(8, NEXT, FEEDING, {})
     assert late.stage.pump() == ChangeFilter(1, NEXT)
     assert not late.stage.keep(8), "it is under way"
     late.stage.changed({}, None)
@@ -124,7 +161,7 @@ def test_it_can_be_called_off_until_the_filter_takes_them() -> None:
 
 def test_a_filter_that_cannot_take_them_goes_on_as_it_was() -> None:
     late = bench(recovers=True)
-    late.stage.change(7, NEXT, {})
+    late.stage.change(7, NEXT, FEEDING, {})
     late.stage.pump()
     late.stage.changed({}, "ValueError: planted")
     assert late.stage.take_change() == "ValueError: planted"
@@ -133,7 +170,7 @@ def test_a_filter_that_cannot_take_them_goes_on_as_it_was() -> None:
 
 def test_a_filter_that_has_ended_says_so() -> None:
     late = bench()
-    late.stage.change(7, NEXT, {90: {"A": (1, 9)}})
+    late.stage.change(7, NEXT, {90: {"A": (1, 9)}}, {})
     late.stage.outlet.end(finished=True, error="ValueError: planted")
     assert late.stage.pump() is None
     assert late.stage.take_change() == ENDED
@@ -141,7 +178,7 @@ def test_a_filter_that_has_ended_says_so() -> None:
 
 def test_a_source_that_is_lost_is_noticed() -> None:
     late = bench()
-    late.stage.change(7, NEXT, {90: {"A": (1, 9)}})
+    late.stage.change(7, NEXT, {90: {"A": (1, 9)}}, {})
     late.put(*[])
     late.port.arrived(10, FlowEnded(10, 1))
     assert late.stage.pump() is None
@@ -150,7 +187,7 @@ def test_a_source_that_is_lost_is_noticed() -> None:
 
 def test_an_exact_filter_changes_behind_what_it_passes_on() -> None:
     late = bench(exact=True)
-    late.stage.change(7, NEXT, {90: {"A": (1, 2)}})
+    late.stage.change(7, NEXT, {90: {"A": (1, 2)}}, {})
     late.put(parcel(1, 2), ended(upto=3))
     assert late.stage.pump() == ChangeFilter(1, NEXT)
     assert late.sent == [[1, 2]]
