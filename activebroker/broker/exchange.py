@@ -226,8 +226,13 @@ class Exchange:
         port = Port(spec.id)
         outlet = self.open_outlet(spec.id, spec.channel, None, numbers=spec.envelope is not None)
         self.ports[spec.id] = port
-        stage = self.stages[spec.id] = Stage(spec, port, outlet, self._consumed)
+        stage = Stage(spec, port, outlet, self._consumed, self._suppliers)
+        self.stages[spec.id] = stage
         return stage
+
+    def _suppliers(self) -> set[str]:
+        """The suppliers at this node."""
+        return {each.supplier for each in self.outlets.values() if each.supplier is not None}
 
     def start_stage(self, stage: Stage) -> None:
         stage.started = True

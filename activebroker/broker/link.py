@@ -2,7 +2,7 @@
 
 The transport may lose what is in flight when a connection breaks, may deliver twice and in another
 order; the link numbers frames, keeps them until acknowledged and sends again what the peer misses.
-The receiver asks for that, on a gap or when a heartbeat overtakes what it announces, and holds
+The receiver asks for just that, on a gap or when a heartbeat overtakes what it announces, and holds
 what came early. It asks once for all it has heard of, and again only when nothing has come of it
 for a while: repeated without need, it would bury a slow process, or a thin link, in copies. For
 the same reason the sender has no resend timer. How much can be unacknowledged, or early, is
@@ -15,6 +15,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from activebroker.broker.messages import PROTOCOL_VERSION, Body, Frame, Heard, encode
@@ -24,6 +25,7 @@ Buffers = Sequence[Any]  # objects with the buffer protocol
 ACK_EVERY = 32  # frames received before an acknowledgement goes out by itself
 HEARTBEAT_EVERY = 1.0  # seconds
 ASK_EVERY = 0.5  # seconds without anything of what was asked for
+MOST_GAPS = 64  # that are asked for at once
 
 
 @dataclass(slots=True)
@@ -68,8 +70,10 @@ class Link:
         self.heard_at = now
         while self._unacked and self._unacked[0][0] <= frame.ack:
             self._unacked.popleft()
-        if frame.resend:
-            self.outgoing = [(head, parts) for _, head, parts in self._unacked]
+        for first, last in frame.missing if self._unacked else ():
+            oldest = self._unacked[0][0]
+            again = islice(self._unacked, max(first - oldest, 0), max(last + 1 - oldest, 0))
+            self.outgoing += [(head, parts) for _, head, parts in again]
         self._announced = max(self._announced, frame.seq)
         ready: list[tuple[Body, Buffers]] = []
         if not isinstance(frame.body, Heard):
@@ -121,13 +125,19 @@ class Link:
         return len(self._unacked)
 
     def _ask_again(self, now: float) -> None:
-        self._asked, self._waits_since = self._announced, now
-        self._say(Heard(), resend=True)
+        gaps, last = [], self._received
+        for seq in (*sorted(self._early), self._announced + 1):
+            if seq > last + 1:
+                gaps.append((last + 1, seq - 1))
+            last = seq
+        del gaps[MOST_GAPS:]
+        self._asked, self._waits_since = gaps[-1][1], now
+        self._say(Heard(), tuple(gaps))
 
-    def _say(self, body: Heard, resend: bool = False) -> None:
-        self.outgoing.append((self._frame(body, self._sent, resend), ()))
+    def _say(self, body: Heard, missing: tuple[tuple[int, int], ...] = ()) -> None:
+        self.outgoing.append((self._frame(body, self._sent, missing), ()))
 
-    def _frame(self, body: Body, seq: int, resend: bool = False) -> bytes:
+    def _frame(self, body: Body, seq: int, missing: tuple[tuple[int, int], ...] = ()) -> bytes:
         self._acked = self._received
         return encode(
             Frame(
@@ -137,7 +147,7 @@ class Link:
                 self.peer_incarnation or self.addressed,
                 seq,
                 self._received,
-                resend,
+                missing,
                 body,
             )
         )

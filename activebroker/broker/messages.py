@@ -575,8 +575,8 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     """The head of everything on a link.
 
     `seq` numbers frames from 1; a `Heard` is outside the sequence and bears the last number sent.
-    `ack` is the last frame received in order. `to` is the peer's incarnation as far as known
-    (0: not yet).
+    `ack` is the last frame received in order; `missing`, first and last of each gap, is what its
+    sender asks for. `to` is the peer's incarnation as far as known (0: not yet).
     """
 
     version: int
@@ -585,7 +585,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     to: int
     seq: int
     ack: int
-    resend: bool  # the sender of this frame misses what follows `ack`
+    missing: tuple[tuple[int, int], ...]
     body: Body
 
 

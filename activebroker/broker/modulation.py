@@ -20,6 +20,7 @@ from activebroker.matching import union
 from activebroker.routing import Channel, Flow, Next, Outlet, Positions, later
 
 STAYS = "stays as it was"
+LATE = "did not get so far in time"
 CHANGING = "is still changing: what it has made before is not settled"
 
 
@@ -39,7 +40,9 @@ def modulate(wiring: Wiring, body: Modulate) -> Change:
             f"The filter of channel {channel.name!r} {STAYS}: supplier "
             f"{relays[0].supplier!r} has handed it over to {relays[0].at!r}. Derive it anew."
         )
-    wide = union([channel.predicate, body.envelope.predicate])
+    ports = [graph.channels[channel.parent].ports[stage_id] for stage_id in channel.stages]
+    wanted = dict.fromkeys([channel.predicate, *(port.predicate for port in ports)])
+    wide = union([*wanted, body.envelope.predicate])
     change = channel.next = Next(graph.new_id(), body.envelope)
     outcome: str | None = f"{STAYS}: a source of its events did not answer"
     try:
@@ -58,7 +61,8 @@ def modulate(wiring: Wiring, body: Modulate) -> Change:
         change.late = True  # it is narrowed when the directory has its new state
     else:
         channel.next = None
-        yield from wiring.narrow(channel)
+        if outcome is None or channel.envelope is not change.envelope:  # else it has in part
+            yield from wiring.narrow(channel)
     if outcome is not None:
         raise ModulationFailed(f"The filter of channel {channel.name!r} {outcome}.")
 
@@ -95,6 +99,7 @@ def _change(
         patience,
     )
     failures: list[str] = []
+    slow: list[str] = []
     changing = False
     for stage, answer in zip(stages, answers, strict=True):
         if answer:
@@ -102,7 +107,9 @@ def _change(
         elif answer is None:
             kept = yield from wiring.tidy([(stage.node, KeepStage(stage.id, change.id))])
             changing = changing or kept == [False]
-            failures.append(f"{STAYS}: {stage.node!r} did not get so far in time")
+            if kept == [True]:
+                slow.append(repr(stage.node))
+            failures.append(f"{STAYS}: {stage.node!r} {LATE}")
     if channel.envelope is change.envelope:  # the directory has its new state
         return None
     if failures and wiring.graph.recovers(channel):
@@ -111,4 +118,4 @@ def _change(
         return failures[0]
     # Of those at its suppliers, some may be lost, or have ended.
     channel.envelope, channel.next = change.envelope, None
-    return None
+    return f"has changed, but {' and '.join(slow)} {LATE}: modulate it again" if slow else None

@@ -205,9 +205,10 @@ class Node:
                 # Only the directory takes members for lost: the sender has it from there.
                 self._lose(frame.sender if self.directory is not None else self._directory_name)
             return
-        if self.peers.is_gone(frame):
+        late = bool(self.orphaned) and frame.sender == self._directory_name
+        if late or self.peers.is_gone(frame):
             # To others than the directory, the word of an orphan is nobody's.
-            if not self.orphaned or frame.sender == self._directory_name:
+            if late or not self.orphaned:
                 self._effects.append(self.peers.answer(frame, Expelled()))
             return
         if self.peers.restarted(frame):

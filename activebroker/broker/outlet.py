@@ -11,7 +11,7 @@ a slow consumer slows its suppliers, and what is held here is bounded.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
@@ -148,13 +148,14 @@ class Outlet:
         full = [each.flow for each in self.takers.values() if each.kept_bytes >= KEPT]
         return (*waiting, *(flow.spec.target for flow in full if flow is not None))
 
-    @property
-    def repeats(self) -> bool:
-        """Whether it makes again what a taker has already, for its first place was lost."""
+    def repeats(self, suppliers: Collection[str] | None = None) -> bool:
+        """Whether it makes again what a taker has already, for its first place was lost; only of
+        these suppliers, where no others' events come here."""
         return any(
             self.positions.get(supplier, NOWHERE) < at
             for taker in self._open()
             for supplier, at in taker.since.items()
+            if suppliers is None or supplier in suppliers
         )
 
     @property

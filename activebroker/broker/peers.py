@@ -99,7 +99,7 @@ class Peers:
                 frame.incarnation,
                 0,
                 0,
-                False,
+                (),
                 body,
             )
         )

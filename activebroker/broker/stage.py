@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec import structs
 
@@ -32,10 +32,17 @@ Item = Parcel | StreamEnded
 
 
 class Stage:
-    """`consumed(flow, nbytes)` gives credit back; a flow of None is the buffer of a hand-over."""
+    """`consumed(flow, nbytes)` gives credit back; a flow of None is the buffer of a hand-over.
+    `beside()` are the suppliers at this node: of others, a filter at its suppliers gets nothing.
+    """
 
     def __init__(
-        self, spec: StageSpec, port: Port, outlet: Outlet, consumed: Callable[[InFlow, int], None]
+        self,
+        spec: StageSpec,
+        port: Port,
+        outlet: Outlet,
+        consumed: Callable[[InFlow, int], None],
+        beside: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self.spec = spec
         self.port = port
@@ -47,6 +54,7 @@ class Stage:
         self.cpu_seconds = 0.0
         self._inbox: deque[tuple[InFlow | None, Item]] = deque()
         self._consumed = consumed
+        self._beside = beside
         self._working = False
         self._capturing = False
         self._ending = False
@@ -210,7 +218,8 @@ class Stage:
         changing = self.changing
         if changing is None or (self.saving.recovers and not self.saving.possible):
             return None
-        if self.outlet.repeats:  # with other parameters it would be something else
+        coming = None if self.saving.recovers else self._beside()
+        if self.outlet.repeats(coming):  # with other parameters it would be something else
             return None
         if not changing.due(self.saving.inputs, self.port.flows, self._arrived):
             return None

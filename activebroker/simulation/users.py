@@ -324,7 +324,8 @@ class Users:
 
         def refused() -> None:
             known = isinstance(answer.error, InvalidFilter | ModulationFailed | Closed)
-            if known and "is still changing" not in str(answer.error):
+            begun = ("is still changing", "has changed")
+            if known and not any(part in str(answer.error) for part in begun):
                 content.changes.remove(change)
 
         patience = min(self.options.patience, 5.0)

@@ -1,0 +1,25 @@
+"""A node by itself: what it does with what comes."""
+
+from __future__ import annotations
+
+from activebroker.broker.effects import FrameArrived, RequestMade, TimerFired, Transmit
+from activebroker.broker.messages import Expelled, Greet, Join, decode
+from activebroker.broker.node import Node
+from activebroker.broker.peers import LOST_AFTER, Peers
+from activebroker.events import TypeRegistry
+from activebroker.routing import Member
+
+
+def test_who_gave_up_for_it_never_heard_the_directory_takes_no_orders() -> None:
+    """The directory learns at once that nobody is there, and its next process begins afresh."""
+    me = Member("late", None, True, 1)
+    late, hub = Node(me, "hub", TypeRegistry()), Peers(Member("hub", "hub", True, 1))
+    late.handle(RequestMade(1, Join(me), patience=10.0), 0.0)
+    late.handle(TimerFired("tick"), 1.1 * LOST_AFTER)
+    assert late.orphaned
+    hub.send("late", Greet("anyone"), 0.0)
+    ((head, buffers),) = hub.flush(0.0)[0].frames
+    effects = late.handle(FrameArrived(head, buffers), 1.2 * LOST_AFTER)
+    (answer,) = [each for each in effects if isinstance(each, Transmit)]
+    assert [decode(head).body for head, _ in answer.frames] == [Expelled()]
+    assert late.peers.links == {}
