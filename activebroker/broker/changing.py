@@ -9,15 +9,20 @@ with the old ones.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum, auto
 
+from activebroker.broker.messages import StreamEnded
 from activebroker.broker.outlet import NOWHERE
-from activebroker.broker.port import InFlow
+from activebroker.broker.port import InFlow, supplier_of
 from activebroker.filters import Envelope
+from activebroker.matching import Parcel
 from activebroker.routing import Positions
 
 ENDED = "its filter has ended"
 SOURCE_LOST = "a source of its events was lost meanwhile"
+
+Inbox = Collection[tuple[InFlow | None, Parcel | StreamEnded]]
 
 
 class ChangingState(Enum):
@@ -28,7 +33,7 @@ class ChangingState(Enum):
 
 
 class Changing:
-    """`behind`: how far the filter has to come first, by outlet, and with what has `arrived`.
+    """`behind`: how far the filter has to come first, by outlet, and with what is in its `inbox`.
     `ending`: flows from other outlets, all of which comes first as well. `passed`: what has not
     come up to there, it did not want."""
 
@@ -39,7 +44,7 @@ class Changing:
         behind: dict[int, Positions],
         passed: Positions,
         ending: frozenset[int],
-        arrived: Positions,
+        inbox: Inbox,
     ) -> None:
         self.id = id
         self.envelope = envelope
@@ -48,28 +53,33 @@ class Changing:
         self.failure: str | None = None
         self._behind = dict(behind)
         self._ending = ending
-        self._arrived = arrived
+        self._arrived = _end(inbox)
 
-    def due(self, inputs: Positions, flows: dict[int, InFlow], arrived: Positions) -> bool:
+    def due(self, inputs: Positions, flows: dict[int, InFlow], inbox: Inbox) -> bool:
         """Whether the filter can take its parameters now.
 
-        `inputs`: how far it has come; `flows`: by which something can still come; `arrived`: how
-        far it will come with what waits for it.
+        `inputs`: how far it has come; `flows`: by which something can still come; `inbox`: what
+        waits for it.
         """
         if self.state is not ChangingState.WAITING or self.failure is not None:
             return False
         if self._ending:
             if not self._ending.isdisjoint(flows):
                 return False
-            self._ending, self._arrived = frozenset(), arrived
+            self._ending, self._arrived = frozenset(), _end(inbox)
         feeding = {flow.outlet for flow in flows.values()}
         for outlet, upto in list(self._behind.items()):
             if _reached(inputs, upto):
                 del self._behind[outlet]
-            elif outlet not in feeding and not arrived:
+            elif outlet not in feeding and not inbox:
                 self.failure = SOURCE_LOST
                 return False
         return not self._behind and _reached(inputs, self._arrived)
+
+
+def _end(inbox: Inbox) -> Positions:
+    """How far the filter comes with what waits for it."""
+    return {supplier_of(item): item.upto for _, item in inbox}
 
 
 def _reached(inputs: Positions, upto: Positions) -> bool:

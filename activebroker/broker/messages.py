@@ -296,7 +296,7 @@ class ChangeStage(Message, frozen=True):
     change: int
     envelope: Envelope
     behind: dict[int, Positions]
-    passed: Positions = {}
+    passed: Positions
 
 
 class KeepStage(Message, frozen=True):

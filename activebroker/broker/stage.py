@@ -42,7 +42,7 @@ class Stage:
         port: Port,
         outlet: Outlet,
         consumed: Callable[[InFlow, int], None],
-        beside: Callable[[], Collection[str]] = tuple,
+        beside: Callable[[], Collection[str]],
     ) -> None:
         self.spec = spec
         self.port = port
@@ -90,11 +90,6 @@ class Stage:
         held = (item for flow in self.port.flows.values() for item in flow.held)
         parcels = [item for item in (*inbox, *held) if isinstance(item, Parcel)]
         return sum(each.batch.num_rows for each in parcels), sum(each.nbytes for each in parcels)
-
-    @property
-    def _arrived(self) -> Positions:
-        """How far the filter comes with what waits for it."""
-        return {supplier_of(item): item.upto for _, item in self._inbox}
 
     @property
     def queue_length(self) -> int:
@@ -204,8 +199,7 @@ class Stage:
         """Go on with another envelope, behind all that came by these outlets up to there, and all
         that comes by others; what was `passed` over up to there is not for it."""
         others = (flow.id for flow in self.port.flows.values() if flow.outlet not in behind)
-        ending, arrived = frozenset(others), self._arrived
-        self.changing = Changing(id, envelope, behind, passed, ending, arrived)
+        self.changing = Changing(id, envelope, behind, passed, frozenset(others), self._inbox)
 
     def keep(self, change: int) -> bool:
         """Do not carry a change out, after all. Returns whether it goes on as it was."""
@@ -221,7 +215,7 @@ class Stage:
         coming = None if self.saving.recovers else self._beside()
         if self.outlet.repeats(coming):  # with other parameters it would be something else
             return None
-        if not changing.due(self.saving.inputs, self.port.flows, self._arrived):
+        if not changing.due(self.saving.inputs, self.port.flows, self._inbox):
             return None
         self.saving.covered(later(self.saving.inputs, changing.passed), 0)
         self.port.took(changing.passed)

@@ -11,7 +11,7 @@ from test_stage import Bench, ended, envelope, result, taken
 
 from activebroker.broker.changing import ENDED, SOURCE_LOST, Changing
 from activebroker.broker.effects import ChangeFilter
-from activebroker.broker.messages import FlowEnded
+from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.broker.outlet import OutFlow, Outlet
 from activebroker.broker.port import InFlow
 from activebroker.routing import FlowSpec, StageSpec
@@ -21,8 +21,13 @@ FEEDING: dict[int, Any] = {90: {}}  # whatever it has sent has arrived
 NEXT = structs.replace(envelope(exact=False), name="Next")
 
 
-def changing(behind: dict[int, Any], *ending: int, arrived: Any = None) -> Changing:
-    return Changing(7, NEXT, behind, {}, frozenset(ending), arrived or {})
+def changing(behind: dict[int, Any], *ending: int, waiting: Any = ()) -> Changing:
+    return Changing(7, NEXT, behind, {}, frozenset(ending), waiting)
+
+
+def inbox(**upto: Any) -> list[tuple[None, StreamEnded]]:
+    """Items that wait, which come so far."""
+    return [(None, StreamEnded(0, 0, supplier, at)) for supplier, at in upto.items()]
 
 
 def flows(**outlets: int) -> dict[int, InFlow]:
@@ -32,24 +37,24 @@ def flows(**outlets: int) -> dict[int, InFlow]:
 
 
 def test_it_waits_for_what_was_sent_and_for_what_has_arrived() -> None:
-    change = changing({90: {"A": (1, 3)}, 91: {"B": (2, 1)}}, arrived={"A": (1, 4)})
-    assert not change.due({}, flows(f1=90, f2=91), {})
-    assert not change.due({"A": (1, 3)}, flows(f1=90, f2=91), {})
-    assert not change.due({"A": (1, 3), "B": (2, 1)}, flows(f1=90, f2=91), {"A": (1, 5)})
-    assert change.due({"A": (1, 4), "B": (2, 1)}, {}, {"A": (1, 5)}), "what came later waits"
+    change = changing({90: {"A": (1, 3)}, 91: {"B": (2, 1)}}, waiting=inbox(A=(1, 4)))
+    assert not change.due({}, flows(f1=90, f2=91), [])
+    assert not change.due({"A": (1, 3)}, flows(f1=90, f2=91), [])
+    assert not change.due({"A": (1, 3), "B": (2, 1)}, flows(f1=90, f2=91), inbox(A=(1, 5)))
+    assert change.due({"A": (1, 4), "B": (2, 1)}, {}, inbox(A=(1, 5))), "what came later waits"
 
 
 def test_it_waits_for_the_end_of_flows_whose_outlets_have_ended_and_for_all_they_brought() -> None:
     change = changing({90: {"A": (1, 3)}}, 2)
-    assert not change.due({"A": (1, 3)}, flows(f1=90, f2=91), {})
-    assert not change.due({"A": (1, 3)}, flows(f1=90, f3=92), {"B": (2, 1)})
-    assert change.due({"A": (1, 3), "B": (2, 1)}, flows(f1=90, f3=92), {"C": (3, 1)})
+    assert not change.due({"A": (1, 3)}, flows(f1=90, f2=91), [])
+    assert not change.due({"A": (1, 3)}, flows(f1=90, f3=92), inbox(B=(2, 1)))
+    assert change.due({"A": (1, 3), "B": (2, 1)}, flows(f1=90, f3=92), inbox(C=(3, 1)))
 
 
 def test_a_source_that_is_lost_ends_it_when_nothing_of_it_waits() -> None:
     change = changing({90: {"A": (1, 3)}})
-    assert not change.due({"A": (1, 2)}, {}, {"A": (1, 3)}) and change.failure is None
-    assert not change.due({"A": (1, 2)}, {}, {})
+    assert not change.due({"A": (1, 2)}, {}, inbox(A=(1, 3))) and change.failure is None
+    assert not change.due({"A": (1, 2)}, {}, [])
     assert change.failure == SOURCE_LOST
 
 

@@ -47,7 +47,7 @@ class Bench:
         spec = StageSpec(1, "late", "python", envelope(exact), "owner", recovers, checkpoint)
         self.port = Port(1)
         self.outlet = Outlet(1, "late", None, self._carry, numbers=True)
-        self.stage = Stage(spec, self.port, self.outlet, self._consume)
+        self.stage = Stage(spec, self.port, self.outlet, self._consume, set)
         self.saving = self.stage.saving
         self.stage.started = True
         self.outlet.open(FlowSpec(20, 1, "here", 9, "there", taker="port 9"))

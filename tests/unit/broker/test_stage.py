@@ -42,7 +42,7 @@ class Bench:
         self.consumed = 0
         self.port = Port(1)
         self.outlet = Outlet(1, "late", None, self._carry, numbers=spec.envelope is not None)
-        self.stage = Stage(spec, self.port, self.outlet, self._consume)
+        self.stage = Stage(spec, self.port, self.outlet, self._consume, set)
         self.stage.started = True
         self.outlet.open(FlowSpec(20, 1, "here", 9, "there", taker="port 9"))
         self.port.opened(10, "s", 90, ())
