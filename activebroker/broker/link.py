@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from activebroker.broker.messages import PROTOCOL_VERSION, Body, Frame, Heard, encode
+from activebroker.broker.frame import PROTOCOL_VERSION, Frame, encode
+from activebroker.broker.messages import Body, Heard
 
 Buffers = Sequence[Any]  # objects with the buffer protocol
 

@@ -1,7 +1,7 @@
 """What nodes say to each other: small typed messages whose decoding never runs code.
 
-Every frame carries the protocol version. Messages *in band* travel inside a flow, in order with
-its events; bulk data follows a message as separate buffers.
+Messages *in band* travel inside a flow, in order with its events; bulk data follows a message as
+separate buffers.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from typing import Any
 
 import msgspec
 
-from activebroker.core.errors import ProtocolError
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope, Failure
 from activebroker.routing import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
 from derivation.protocol import Plan, Swap
-
-PROTOCOL_VERSION = 6
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
@@ -569,45 +566,3 @@ Body = (
     | Heard
     | Expelled
 )
-
-
-class Frame(msgspec.Struct, frozen=True, array_like=True):
-    """The head of everything on a link.
-
-    `seq` numbers frames from 1; a `Heard` is outside the sequence and bears the last number sent.
-    `ack` is the last frame received in order; `missing`, first and last of each gap, is what its
-    sender asks for. `to` is the peer's incarnation as far as known (0: not yet).
-    """
-
-    version: int
-    sender: str
-    incarnation: int
-    to: int
-    seq: int
-    ack: int
-    missing: tuple[tuple[int, int], ...]
-    body: Body
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Frame)
-
-
-def encode(frame: Frame) -> bytes:
-    return _encoder.encode(frame)
-
-
-def decode(data: bytes | memoryview) -> Frame:
-    """Raises ProtocolError for what is not a frame of this protocol version."""
-    try:
-        frame = _decoder.decode(data)
-    except msgspec.DecodeError as error:
-        raise ProtocolError(
-            f"A peer sent what is not a frame of this protocol: {error}."
-        ) from error
-    if frame.version != PROTOCOL_VERSION:
-        raise ProtocolError(
-            f"{frame.sender!r} speaks protocol {frame.version}, this node {PROTOCOL_VERSION}. "
-            "Use the same activebroker release on both sides."
-        )
-    return frame

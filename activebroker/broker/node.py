@@ -42,6 +42,7 @@ from activebroker.broker.effects import (
     WorkDone,
 )
 from activebroker.broker.exchange import Exchange
+from activebroker.broker.frame import Frame, decode
 from activebroker.broker.link import Buffers
 from activebroker.broker.messages import (
     AbandonPort,
@@ -61,7 +62,6 @@ from activebroker.broker.messages import (
     FinishFlow,
     ForgetSaved,
     ForgetTaker,
-    Frame,
     Greet,
     Heard,
     Join,
@@ -81,7 +81,6 @@ from activebroker.broker.messages import (
     SetPredicate,
     TypeAnnounced,
     Undeploy,
-    decode,
 )
 from activebroker.broker.migration import Migration
 from activebroker.broker.moves import Moves

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from activebroker.broker.effects import Transmit
+from activebroker.broker.frame import PROTOCOL_VERSION, Frame, encode
 from activebroker.broker.link import Buffers, Link
-from activebroker.broker.messages import (
-    PROTOCOL_VERSION,
-    Body,
-    Expelled,
-    Frame,
-    Heard,
-    encode,
-)
+from activebroker.broker.messages import Body, Expelled, Heard
 from activebroker.routing import Member
 
 LOST_AFTER = 10.0  # seconds of silence

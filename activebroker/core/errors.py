@@ -82,7 +82,8 @@ class MoveFailed(ActiveBrokerError):
 
 
 class ModulationFailed(ActiveBrokerError):
-    """A filter did not get its new parameters, or has not got them yet. The message says which."""
+    """A filter did not get its new parameters, has not got them yet, or at some places only. The
+    message says which."""
 
 
 class MissingExtra(ActiveBrokerError, ImportError):

@@ -109,7 +109,8 @@ class Channel:
         anew. The state stays. Only where the channel was derived.
 
         Raises InvalidFilter, FilterNotPicklable; ModulationFailed, where the filter stays as it
-        was, or does not have the values after `timeout` seconds yet: the message says which.
+        was, or does not have the values after `timeout` seconds yet, or has them at some of its
+        suppliers only: the message says which.
         """
         if self._derived is None:
             raise InvalidFilter(

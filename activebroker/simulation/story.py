@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from activebroker.broker import messages as m
+from activebroker.broker.frame import decode
 from activebroker.events import Batch, load
 from activebroker.simulation.reference import ITEM
 from derivation.protocol import Plan
@@ -27,7 +28,7 @@ class Flows:
 
     def describe(self, frame: tuple[bytes, Any]) -> tuple[str, int | None]:
         """What a frame says, and in which derivation; nothing for what is not worth a line."""
-        head = m.decode(frame[0])
+        head = decode(frame[0])
         match head.body:
             case m.Heard() | m.TypeAnnounced() | m.CreditReturned():
                 return "", None

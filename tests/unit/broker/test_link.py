@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from activebroker.broker.frame import Frame, decode
 from activebroker.broker.link import ACK_EVERY, ASK_EVERY, HEARTBEAT_EVERY, MOST_GAPS, Link
-from activebroker.broker.messages import Frame, Greet, Heard, decode
+from activebroker.broker.messages import Greet, Heard
 
 
 class End:

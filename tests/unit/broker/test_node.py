@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from activebroker.broker.effects import FrameArrived, RequestMade, TimerFired, Transmit
-from activebroker.broker.messages import Expelled, Greet, Join, decode
+from activebroker.broker.frame import decode
+from activebroker.broker.messages import Expelled, Greet, Join
 from activebroker.broker.node import Node
 from activebroker.broker.peers import LOST_AFTER, Peers
 from activebroker.events import TypeRegistry

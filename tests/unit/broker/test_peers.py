@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activebroker.broker.messages import Frame, Greet, decode
+from activebroker.broker.frame import Frame, decode
+from activebroker.broker.messages import Greet
 from activebroker.broker.peers import LOST_AFTER, Peers
 from activebroker.routing import Member
 
