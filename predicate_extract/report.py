@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from predicate_extract.algebra.predicate import Predicate
 
@@ -58,6 +58,21 @@ class Extraction:
     source: str | None
     filename: str | None
     first_line: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, with the predicate as text and in the form that is sent to brokers."""
+        return {
+            "name": self.name,
+            "filename": self.filename,
+            "first_line": self.first_line,
+            "predicate": str(self.predicate),
+            "predicate_json": self.predicate.to_json(),
+            "exact": self.exact,
+            "stateful": self.stateful,
+            "reasons": [asdict(reason) for reason in self.reasons],
+            "fields": [asdict(use) for use in self.fields],
+            "source": self.source,
+        }
 
 
 class Weaken(Exception):

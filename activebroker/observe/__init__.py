@@ -1,6 +1,6 @@
 """What a fabric looks like from outside: its status as numbers, as rates, and as tables."""
 
-from activebroker.observe.explanation import explanation, explanation_data
+from activebroker.observe.explanation import explanation
 from activebroker.observe.report import (
     Channel,
     Derivation,
@@ -26,7 +26,6 @@ __all__ = [
     "Part",
     "Report",
     "explanation",
-    "explanation_data",
     "report",
     "story_table",
     "survey",

@@ -1,9 +1,6 @@
-"""What the analysis found in a filter, for the terminal and as plain data."""
+"""What the analysis found in a filter, for the terminal."""
 
 from __future__ import annotations
-
-from dataclasses import asdict
-from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -34,22 +31,6 @@ def explanation(extraction: Extraction) -> RenderableType:
     if extraction.reasons:
         parts.append(_reasons(extraction.reasons))
     return Group(*parts, "")
-
-
-def explanation_data(extraction: Extraction) -> dict[str, Any]:
-    """The same as data: the predicate as text and in the form that is sent to brokers."""
-    return {
-        "name": extraction.name,
-        "filename": extraction.filename,
-        "first_line": extraction.first_line,
-        "predicate": str(extraction.predicate),
-        "predicate_json": extraction.predicate.to_json(),
-        "exact": extraction.exact,
-        "stateful": extraction.stateful,
-        "reasons": [asdict(reason) for reason in extraction.reasons],
-        "fields": [asdict(use) for use in extraction.fields],
-        "source": extraction.source,
-    }
 
 
 def _heading(extraction: Extraction) -> Text:

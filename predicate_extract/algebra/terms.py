@@ -114,13 +114,14 @@ class Const(Term):
         value = self.value
         if isinstance(value, datetime):
             return datetime, (value.isoformat(), getattr(value.tzinfo, "key", None), value.fold)
-        return type(value), repr(value) if isinstance(value, float | Decimal) else value
+        return type(value), repr(value) if isinstance(value, (float, Decimal)) else value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Const) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        value = self.value
+        return hash(repr(value) if isinstance(value, (float, Decimal)) else value)
 
     @property
     def is_nan(self) -> bool:

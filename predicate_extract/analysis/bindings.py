@@ -3,47 +3,64 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from predicate_extract.analysis.nodes import FunctionNode, children
+from predicate_extract.analysis.nodes import FunctionNode, Nodes
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of a scope: the nodes that bind each, with whether that is in a loop; and those
-    that the functions inside declare `global` or `nonlocal`."""
+    """The names of a scope: the nodes that bind each, with whether that is in a loop; those that it
+    declares `global` or `nonlocal`, and those that it or a function inside does."""
 
     bindings: dict[str, list[tuple[ast.AST, bool]]]
+    shared: frozenset[str]
     declared: frozenset[str]
 
 
-def names_of(scope: ast.AST, below: Sequence[ast.AST]) -> Names:
-    """The names of a scope, with all nodes `below` it."""
+def names_of(scope: ast.AST, nodes: Nodes) -> Names:
+    """The names of a module, a function or a comprehension, one of `nodes`."""
     bindings: dict[str, list[tuple[ast.AST, bool]]] = {}
+    parts: list[ast.AST] = [scope]
     if isinstance(scope, FunctionNode):
+        parts = [scope.body] if isinstance(scope, ast.Lambda) else [*scope.body]
         a = scope.args
         for argument in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
             if argument is not None:
                 bindings.setdefault(argument.arg, []).append((argument, False))
-    body = scope.body if isinstance(scope, ast.Module | FunctionNode) else [scope]
-    pending = [(node, False) for node in (body if isinstance(body, list) else [body])]
-    while pending:
-        node, looped = pending.pop()
+    own = [node for part in parts for node in nodes.walk_open(part, _SCOPES)]
+    for node in own:
+        for part in _evaluated_outside(node):
+            own.extend(nodes.walk_open(part, _SCOPES))
         bound = bound_name(node)
         if bound is not None:
+            looped = any(isinstance(each, _LOOPS) for each in nodes.above(node, scope))
             bindings.setdefault(bound, []).append((node, looped))
-        if isinstance(node, ast.ClassDef | FunctionNode):
-            continue
-        looped = looped or isinstance(node, _LOOPS)
-        pending.extend((child, looped) for child in children(node))
-    declared = frozenset(
-        name for node in below if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names
-    )
-    return Names(bindings, declared)
+    return Names(bindings, _declared(own), _declared(nodes.walk(scope)))
+
+
+def _evaluated_outside(scope: ast.AST) -> list[ast.expr]:
+    """What of a definition is evaluated in the scope around it, where `:=` then binds a name."""
+    match scope:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            a = scope.args
+            defaults = [*a.defaults, *(each for each in a.kw_defaults if each is not None)]
+            return [*getattr(scope, "decorator_list", ()), *defaults]
+        case ast.ClassDef():
+            keywords = [keyword.value for keyword in scope.keywords]
+            return [*scope.decorator_list, *scope.bases, *keywords]
+    return []
+
+
+def _declared(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    found = (node.names for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)))
+    return frozenset(itertools.chain.from_iterable(found))
 
 
 def bound_name(node: ast.AST) -> str | None:
@@ -62,30 +79,3 @@ def bound_name(node: ast.AST) -> str | None:
         case ast.MatchMapping():
             return node.rest
     return None
-
-
-def local_names(node: ast.AST) -> frozenset[str]:
-    """The names that a function binds and that are its own."""
-    bound: set[str] = set()
-    shared: set[str] = set()
-    pending = list(children(node))
-    while pending:
-        child = pending.pop()
-        match child:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                bound.add(name)
-            case ast.arg(arg=name):
-                bound.add(name)
-            case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name):
-                bound.add(name)
-            case ast.MatchStar(name=str() as name) | ast.MatchMapping(rest=str() as name):
-                bound.add(name)
-            case ast.Global(names) | ast.Nonlocal(names):
-                shared.update(names)
-            case ast.alias(name=name, asname=asname):
-                bound.add(asname or name.partition(".")[0])
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound.add(child.name)
-        elif not isinstance(child, ast.Lambda):
-            pending.extend(children(child))
-    return frozenset(bound - shared)

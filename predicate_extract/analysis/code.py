@@ -71,7 +71,8 @@ class Code:
 
     def is_local(self, name: str) -> bool:
         """Whether a name that the function binds is seen by it alone."""
-        return name in self.source.file.local_names(self.source.node)
+        names = self.source.file.names(self.source.node)
+        return name in names.bindings and name not in names.shared
 
     def default_values(self) -> dict[str, Value]:
         """The default values of the parameters.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from predicate_extract.analysis.nodes import children
+from predicate_extract.analysis.nodes import FunctionNode
 from predicate_extract.analysis.source import Source
 
 PURE_BUILTINS = frozenset(
@@ -116,12 +116,9 @@ def _leaks_arguments(source: Source) -> bool:
 def stores(source: Source) -> Iterator[tuple[ast.Attribute, bool]]:
     """Every attribute the function sets or deletes, and whether it does so not by itself, or not
     on its own instance."""
-    name = self_name(source)
-    pending: list[tuple[ast.AST, bool]] = [(child, False) for child in children(source.node)]
-    while pending:
-        node, nested = pending.pop()
+    name, nodes = self_name(source), source.file.nodes
+    for node in source.walk():
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             own = isinstance(node.value, ast.Name) and node.value.id == name
-            yield node, nested or not own
-        inside = nested or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        pending.extend((child, inside) for child in children(node))
+            inside = any(isinstance(each, FunctionNode) for each in nodes.above(node, source.node))
+            yield node, inside or not own

@@ -335,7 +335,7 @@ class Expressions(Comprehensions):
         Raises: Weaken, if a name that it takes from around it may be bound anew before it runs.
         """
         file = frame.code.source.file
-        used = {each.id for each in file.walk(node) if isinstance(each, ast.Name)}
+        used = {each.id for each in file.nodes.walk(node) if isinstance(each, ast.Name)}
         for name, _ in state.env:
             if name in used and not is_bound_once(name, frame.code.source.node, file):
                 raise Weaken(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -16,10 +17,54 @@ _FIELDS = {
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
+_FIELDS[ast.Constant] = ()
 
 
-def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes directly below one that have a place of their own."""
+class Nodes:
+    """The nodes of a tree that have a place of their own, in order: each before those below it."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self._nodes: list[ast.AST] = []
+        pending = [tree]
+        while pending:
+            node = pending.pop()
+            self._nodes.append(node)
+            below = _children(node)
+            for child in below:
+                self.parents[child] = node
+            below.reverse()
+            pending += below
+        self._places = {node: place for place, node in enumerate(self._nodes)}
+        self._sizes = [1] * len(self._nodes)  # with all below
+        for place in range(len(self._nodes) - 1, 0, -1):
+            above = self._places[self.parents[self._nodes[place]]]
+            self._sizes[above] += self._sizes[place]
+
+    def __iter__(self) -> Iterator[ast.AST]:
+        return iter(self._nodes)
+
+    def walk(self, node: ast.AST) -> list[ast.AST]:
+        """A node and all below it."""
+        start = self._places[node]
+        return self._nodes[start : start + self._sizes[start]]
+
+    def walk_open(self, node: ast.AST, closed: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
+        """A node and all below it, without what is below one of the `closed` kinds."""
+        place = self._places[node]
+        end = place + self._sizes[place]
+        while place < end:
+            node = self._nodes[place]
+            yield node
+            place += self._sizes[place] if isinstance(node, closed) else 1
+
+    def above(self, node: ast.AST, top: ast.AST) -> Iterator[ast.AST]:
+        """The nodes that a node is in, up to the one directly below `top`."""
+        while (node := self.parents[node]) is not top:
+            yield node
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
     found: list[ast.AST] = []
     for name in _FIELDS[type(node)]:
         value = getattr(node, name, None)
@@ -28,19 +73,3 @@ def children(node: ast.AST) -> list[ast.AST]:
         elif isinstance(value, ast.AST):
             found.append(value)
     return found
-
-
-def preorder(tree: ast.AST) -> tuple[list[ast.AST], dict[ast.AST, ast.AST]]:
-    """All nodes of a tree, each before those below it; and every node's parent."""
-    nodes: list[ast.AST] = []
-    parents: dict[ast.AST, ast.AST] = {}
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        nodes.append(node)
-        below = children(node)
-        below.reverse()
-        pending += below
-        for child in below:
-            parents[child] = node
-    return nodes, parents

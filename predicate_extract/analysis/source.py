@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
 
-from predicate_extract.analysis.bindings import Names, local_names, names_of
+from predicate_extract.analysis.bindings import Names, names_of
 from predicate_extract.analysis.bytecode import reconstructed
-from predicate_extract.analysis.nodes import FunctionNode, preorder
+from predicate_extract.analysis.nodes import FunctionNode, Nodes
 from predicate_extract.report import Weaken
 
 
@@ -37,33 +37,19 @@ class SourceFile:
         self._codes: dict[tuple[str, int], list[CodeType]] = {}
         for code in _nested(module):
             self._codes.setdefault((code.co_qualname, code.co_firstlineno), []).append(code)
-        self._nodes, self.parents = preorder(self.tree)
-        self._places = {node: place for place, node in enumerate(self._nodes)}
+        self.nodes = Nodes(self.tree)
+        self.parents = self.nodes.parents
         self._names: dict[ast.AST, Names] = {}
-        self._local_names: dict[ast.AST, frozenset[str]] = {}
         self._functions: dict[int, list[FunctionNode]] = {}
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node, FunctionNode):
                 self._functions.setdefault(_first_line(node), []).append(node)
-
-    def walk(self, node: ast.AST) -> list[ast.AST]:
-        """A node of the file and all below it."""
-        start = self._places[node]
-        return self._nodes[start : start + self._sizes[start]]
-
-    @cached_property
-    def _sizes(self) -> list[int]:
-        """How many nodes each has below it, itself included."""
-        sizes = [1] * len(self._nodes)
-        for place in range(len(sizes) - 1, 0, -1):
-            sizes[self._places[self.parents[self._nodes[place]]]] += sizes[place]
-        return sizes
 
     @cached_property
     def loads(self) -> dict[str, list[ast.Name]]:
         """Every place where a name is read."""
         found: dict[str, list[ast.Name]] = {}
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 found.setdefault(node.id, []).append(node)
         return found
@@ -72,8 +58,8 @@ class SourceFile:
     def set_attributes(self) -> frozenset[str]:
         """The attributes that the file sets on anything but `self`: they are no constants."""
         found: set[str] = set()
-        for node in self._nodes:
-            if not isinstance(node, ast.Attribute | ast.Call):
+        for node in self.nodes:
+            if not isinstance(node, (ast.Attribute, ast.Call)):
                 continue
             match node:
                 case ast.Attribute(owner, name, ast.Store() | ast.Del()):
@@ -86,14 +72,8 @@ class SourceFile:
     def names(self, scope: ast.AST) -> Names:
         """What binds names in the module, a function or a comprehension."""
         if scope not in self._names:
-            self._names[scope] = names_of(scope, self.walk(scope))
+            self._names[scope] = names_of(scope, self.nodes)
         return self._names[scope]
-
-    def local_names(self, function: ast.AST) -> frozenset[str]:
-        """The names that a function binds and that are its own."""
-        if function not in self._local_names:
-            self._local_names[function] = local_names(function)
-        return self._local_names[function]
 
     def codes(self, qualname: str, first_line: int) -> list[CodeType]:
         """The code objects that the functions of this name on this line compile to."""
@@ -130,7 +110,7 @@ class Source:
 
     def walk(self) -> list[ast.AST]:
         """The function's node and all below it."""
-        return self.file.walk(self.node)
+        return self.file.nodes.walk(self.node)
 
     @property
     def text(self) -> str:

@@ -9,6 +9,7 @@ the name is known, which the analysis refuses to follow.
 from __future__ import annotations
 
 import ast
+import builtins
 import enum
 import importlib
 import operator
@@ -249,8 +250,7 @@ class _Reader:
             case ast.Constant(value):
                 return value
             case ast.Name(id=name):
-                builtins = vars(importlib.import_module("builtins"))
-                found = names[name] if name in names else builtins[name]
+                found = names[name] if name in names else vars(builtins)[name]
                 if isinstance(found, NotRun):
                     raise _Unclear
                 return found

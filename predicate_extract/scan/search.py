@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import Any
 
 from predicate_extract.algebra.predicate import TRUE
 from predicate_extract.extraction import extract_unrun
@@ -25,6 +26,11 @@ class FileFound:
     path: Path
     extractions: tuple[Extraction, ...] = ()
     error: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data; see `Extraction.to_dict` for each of its filters."""
+        filters = [each.to_dict() for each in self.extractions]
+        return {"path": str(self.path), "filters": filters, "error": self.error}
 
 
 def source_files(root: Path) -> list[Path]:

@@ -165,6 +165,27 @@ def test_a_name_that_is_bound_on_a_condition_is_unknown(tmp_path: Path) -> None:
     assert str(found_in(tmp_path)["rule"].predicate) == "a = 1"
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "def helper(event, low=(LIMIT := 5)): ...",
+        "def helper(event, *, low=(LIMIT := 5)): ...",
+        "@print if (LIMIT := 5) else repr\ndef helper(event): ...",
+        "class Helper((LIMIT := int)): ...",
+        "class Helper(metaclass=(LIMIT := type)): ...",
+        "HELPER = lambda event, low=(LIMIT := 5): low",
+    ],
+)
+def test_what_is_bound_where_a_definition_is_evaluated_counts(
+    tmp_path: Path, statement: str
+) -> None:
+    (tmp_path / "twice.py").write_text(
+        f"LIMIT = 1\n{statement}\ndef rule(event):\n    return event.b > LIMIT\n"
+    )
+    found = found_in(tmp_path)["rule"]
+    assert str(found.predicate) == "TRUE" and [r.kind for r in found.reasons] == ["rebound-name"]
+
+
 def test_what_a_search_finds_is_what_extract_finds(tree: Path) -> None:
     """The same class, imported."""
     sys.path.insert(0, str(tree))
@@ -231,7 +252,8 @@ def test_a_folder_is_explained_in_a_table(tree: Path) -> None:
 
 
 def test_a_folder_is_explained_as_json(tree: Path) -> None:
-    found = json.loads(explain(tree, "--json").stdout)
-    assert [each["name"] for each in found] == [
+    result = explain(tree, "--json")
+    assert [each["name"] for each in json.loads(result.stdout)] == [
         *("rule", "Base", "Narrow", "Chance", "Foreign", "Late", "Unknown"),
     ]
+    assert f"{tree / 'rules' / 'broken.py'} is left out: SyntaxError" in result.stderr
