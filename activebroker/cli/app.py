@@ -8,8 +8,10 @@ its functions.
 
 from __future__ import annotations
 
+import sys
 from collections import UserDict
 from importlib.metadata import EntryPoint, entry_points, version
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -60,6 +62,8 @@ app = typer.Typer(cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enab
 
 def main() -> None:
     """Run the command that `sys.argv` names, and exit."""
+    if isinstance(sys.stdout, TextIOWrapper):  # users' names and texts may be more than it can show
+        sys.stdout.reconfigure(errors="backslashreplace")
     app()
 
 

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from activebroker.core.errors import AccessDenied
+from activebroker.core.errors import AccessDenied, Unreachable
 from activebroker.transport import generate_key
 
 VARIABLE = "ACTIVEBROKER_KEY"
@@ -22,8 +22,11 @@ VARIABLE = "ACTIVEBROKER_KEY"
 def find_key(key: str | None = None, *, address: str) -> str:
     """The key to use with a fabric at `address`.
 
-    Raises AccessDenied where the address is beyond this machine and no key was given.
+    Raises Unreachable where it is not of the form tcp://host:port, AccessDenied where it is beyond
+    this machine and no key was given.
     """
+    if not _is_address(address):
+        raise Unreachable(f"{address!r} is not an address. Expected tcp://host:port.")
     if key := key or os.environ.get(VARIABLE):
         return key
     if not is_loopback(address):
@@ -58,6 +61,14 @@ def user_key() -> str:
 def signing_key(key: str) -> bytes:
     """The key that signs filter payloads in a fabric with this key."""
     return hashlib.sha256(b"activebroker filter payload\0" + key.encode()).digest()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text.replace(":*", ":0"))
+        return parts.scheme == "tcp" and bool(parts.hostname) and parts.port is not None
+    except ValueError:  # a port that is no number
+        return False
 
 
 def is_loopback(address: str) -> bool:

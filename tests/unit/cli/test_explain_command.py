@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -176,3 +178,14 @@ def test_sql_is_a_where_clause_for_each_filter(file: Path) -> None:
     for arguments in ([f"{file}:MySubscription", "--sql"], [file.parent, "--sql"]):
         refused = explain(*arguments)
         assert refused.exit_code == 2 and "--sql" in refused.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_what_a_terminal_cannot_show_is_escaped(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "odd.py"
+    path.write_text('def rule(event):\n    return event["a"] in ("\\ud800", "\\xe9")\n')
+    command = [Path(sys.executable).with_name("activebroker"), "explain", f"{path}:rule"]
+    plain = {"COLUMNS": "200", "NO_COLOR": "1", "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, env=os.environ | plain, capture_output=True, check=True)
+    shown = "é" if encoding == "utf-8" else "\\xe9"
+    assert f"content['a'] IN ('\\ud800', '{shown}')" in done.stdout.decode()

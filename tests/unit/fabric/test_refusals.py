@@ -252,10 +252,18 @@ def test_beyond_this_machine_a_key_is_needed(monkeypatch: pytest.MonkeyPatch) ->
         ab.connect("tcp://192.0.2.1:7400")
 
 
-@pytest.mark.parametrize("address", ["", "127.0.0.1", "tcp://", "tcp://127.0.0.1", "http://x:1"])
-def test_what_is_no_address(address: str) -> None:
-    with pytest.raises(Unreachable, match="tcp://"):
-        ab.connect(address, ab.generate_key())
+@pytest.mark.parametrize("key", [None, "given"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "127.0.0.1", "127.0.0.1:7400", "localhost:7400", "http://127.0.0.1:7400"),
+        *("tcp://", "tcp://127.0.0.1", "tcp://127.0.0.1:port", "tcp://127.0.0.1:99999"),
+    ],
+)
+def test_what_is_no_address(address: str, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACTIVEBROKER_KEY", raising=False)
+    with pytest.raises(Unreachable, match=r"is not an address\. Expected tcp://host:port"):
+        ab.connect(address, key)
 
 
 def test_all_errors_have_one_base() -> None:
