@@ -23,6 +23,8 @@ from activebroker.broker.wiring import Wiring
 from activebroker.routing import Channel, Port, Positions, Relay, Stage
 from activebroker.routing.graph import SUPPLIER
 
+CLOSED_KEPT = 100  # closed channels that users are still told of
+
 
 class Endings:
     """Takes parts of the fabric down. What is lost goes on at another place, if there is one."""
@@ -101,6 +103,7 @@ class Endings:
             channel.left.clear()
             channel.checkpoint, channel.returning, channel.next = None, False, None
             self._checkpoints.forget(channel.name)
+        self._graph.bury(top.name, CLOSED_KEPT)
         if top.parent is not None:
             yield from self._wiring.feed_relays(self._graph.channels[top.parent])
 

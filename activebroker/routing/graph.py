@@ -226,6 +226,17 @@ class Graph:
         for child in self.children(channel):
             yield from self.subtree(child.name)
 
+    def bury(self, closed: str, kept: int) -> None:
+        """Put a closed channel, with all below it, behind those that were closed before it; forget
+        the first of these if there are more than `kept`."""
+        for channel in list(self.subtree(closed)):
+            self.channels[channel.name] = self.channels.pop(channel.name)
+        names = [each.name for each in self.channels.values() if each.closed]
+        for name in names[: max(0, len(names) - kept)]:
+            if name in self.channels:  # else it went with the one above it
+                for channel in list(self.subtree(name)):
+                    del self.channels[channel.name]
+
     def relays_of(self, channel: Channel, supplier: str | None = None) -> list[Relay]:
         """The relays of a channel's suppliers, or of one, in the order in which they came."""
         return [

@@ -24,6 +24,7 @@ from trading_for_tests import (
 
 import activebroker as ab
 from activebroker import Event, FIFOFilter
+from activebroker.broker import endings
 from activebroker.core.errors import Closed, UnknownChannel
 
 
@@ -85,6 +86,23 @@ def test_after_its_close_a_channel_takes_and_gives_no_more(channel: ab.Channel) 
         with pytest.raises(Closed, match="Channel 'trades' was closed"):
             attempt()
     nyse.close()
+
+
+def test_only_the_channels_closed_last_are_remembered(
+    fabric: ab.Fabric, channel: ab.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "CLOSED_KEPT", 3)
+    oldest = fabric.channel("oldest", Trade)
+    for number in range(4):
+        dear = channel.derive(Dear, name=f"dear {number}")
+        dear.derive(Dear, name=f"dearer {number}")
+        dear.close()
+    oldest.close()
+    channels = {each["name"]: each["closed"] for each in fabric.status()["channels"]}
+    assert channels == {"trades": False, "dear 3": True, "dearer 3": True, "oldest": True}
+    for name, error in {"oldest": Closed, "dearer 3": Closed, "dear 2": UnknownChannel}.items():
+        with pytest.raises(error):
+            fabric.channel(name)
 
 
 def test_the_name_of_a_closed_channel_is_free_for_any_type(
