@@ -48,6 +48,10 @@ def _sums(extractions: Sequence[Extraction], files: int) -> str:
     some = sum(each.predicate != TRUE for each in extractions)
     exact = sum(each.exact for each in extractions)
     return (
-        f"{len(extractions)} filters in {files} files: {some} have a predicate, "
-        f"{exact} an exact one."
+        f"{_count(len(extractions), 'filter')} in {_count(files, 'file')}: "
+        f"{some} with a predicate, {exact} with an exact one."
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

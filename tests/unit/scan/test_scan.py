@@ -247,7 +247,7 @@ def explain(*arguments: object) -> Result:
 def test_a_folder_is_explained_in_a_table(tree: Path) -> None:
     result = explain(tree)
     assert result.exit_code == 0
-    assert "7 filters in 6 files: 5 have a predicate, 3 an exact one." in result.stdout
+    assert "7 filters in 6 files: 5 with a predicate, 3 with an exact one." in result.stdout
     assert "broken.py" in result.stdout and "SyntaxError" in result.stdout
 
 
