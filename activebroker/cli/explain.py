@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,11 +22,6 @@ from activebroker.events import ANY, EventType
 from activebroker.filters import FilterSpec, analyse
 from activebroker.observe import explanation, survey
 from predicate_extract import Extraction
-
-if TYPE_CHECKING:
-    from predicate_extract.scan.search import FileFound
-
-T = TypeVar("T")
 
 
 def explain(
@@ -108,7 +103,7 @@ def _where(extraction: Extraction, input_type: EventType) -> str:
 def _explain_folder(folder: Path, rule_files: list[Path], jobs: int, as_json: bool) -> None:
     from activebroker.cli.searching import look_through
     from predicate_extract.scan.rules import RuleError, load_rules
-    from predicate_extract.scan.search import FileFound, source_files
+    from predicate_extract.scan.search import source_files
 
     root = folder.resolve()
     files = source_files(root)
@@ -116,24 +111,16 @@ def _explain_folder(folder: Path, rule_files: list[Path], jobs: int, as_json: bo
         rules = load_rules(rule_files)
     except RuleError as error:
         raise InvalidFilter(str(error)) from error
-    if as_json:
-        data = _tracked(look_through(root, rules, files, jobs, FileFound.to_dict), len(files))
-        for file in data:
-            if file["error"]:
-                typer.echo(f"{file['path']} is left out: {file['error']}", err=True)
-        _print_json([each for file in data for each in file["filters"]])
-        return
-    found = _tracked(look_through(root, rules, files, jobs, _whole), len(files))
-    console().print(survey(found, root, len(files)))
-
-
-def _whole(found: FileFound) -> FileFound:
-    return found
-
-
-def _tracked(looked: Iterator[T], files: int) -> list[T]:
+    looked = look_through(root, rules, files, jobs)
     with Progress(console=Console(stderr=True), transient=True) as progress, _no_collection():
-        return list(progress.track(looked, files, description="Looking for filters"))
+        found = list(progress.track(looked, len(files), description="Looking for filters"))
+    if not as_json:
+        console().print(survey(found, root))
+        return
+    for file in found:
+        if file["error"]:
+            typer.echo(f"{file['path']} is left out: {file['error']}", err=True)
+    _print_json([each for file in found for each in file["filters"]])
 
 
 @contextmanager

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from threading import Thread
-from typing import TypeVar
+from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError
 from predicate_extract.scan.rules import Rule
 from predicate_extract.scan.search import FileFound, Search
-
-T = TypeVar("T")
 
 KNOWN = ("activebroker", "activebroker.filters")  # what the filters of a tree may use as it is
 FILES_A_PROCESS = 50  # what makes up for starting one
@@ -26,29 +23,25 @@ CHUNK = 5  # files: some hundredths of a second
 
 
 def look_through(
-    root: Path,
-    rules: Sequence[Rule],
-    files: Sequence[Path],
-    jobs: int,
-    told: Callable[[FileFound], T],
-) -> Iterator[T]:
-    """Yield what `told` makes of each of `files`, in order; all are under the folder `root`.
+    root: Path, rules: Sequence[Rule], files: Sequence[Path], jobs: int
+) -> Iterator[dict[str, Any]]:
+    """Yield what each of `files` holds, in order, in the form of `FileFound.to_dict`; all are under
+    the folder `root`.
 
-    Many files are divided among up to `jobs` processes, and `told` is called there: it is sent to
-    them, so it must be a function of a module.
+    Many files are divided among up to `jobs` processes.
 
     Raises: ActiveBrokerError, if one of these dies.
     """
     jobs = min(jobs, len(files) // FILES_A_PROCESS)
     if jobs < 2:
-        yield from map(told, map(Search(root, rules, KNOWN), files))
+        yield from map(FileFound.to_dict, map(Search(root, rules, KNOWN), files))
         return
     spawn = get_context("spawn")  # the caller may have threads
     with ProcessPoolExecutor(jobs, spawn, _begin, (root, rules, KNOWN)) as pool:
         # Ctrl-C goes to all processes of a terminal; only this one is to act on it.
         before = pthread_sigmask(SIG_BLOCK, {SIGINT})
         try:
-            found = pool.map(partial(_look, told), files, chunksize=CHUNK)
+            found = pool.map(_look, files, chunksize=CHUNK)
         finally:
             pthread_sigmask(SIG_SETMASK, before)
         try:
@@ -77,5 +70,5 @@ def _end_with_owner() -> None:
     os._exit(1)
 
 
-def _look(told: Callable[[FileFound], T], path: Path) -> T:
-    return told(_search(path))
+def _look(path: Path) -> dict[str, Any]:
+    return _search(path).to_dict()

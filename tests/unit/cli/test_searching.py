@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from activebroker.cli import app, searching
 from activebroker.cli.searching import look_through
 from predicate_extract.scan.rules import load_rules
-from predicate_extract.scan.search import FileFound, source_files
+from predicate_extract.scan.search import source_files
 
 RULE = "def rule(event):\n    return event.get('severity') == {}\n"
 
@@ -34,8 +34,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_they_find_what_one_finds(tree: Path) -> None:
     files, rules = source_files(tree), load_rules()
-    alone = list(look_through(tree, rules, files, 1, FileFound.to_dict))
-    assert list(look_through(tree, rules, files, 2, FileFound.to_dict)) == alone
+    alone = list(look_through(tree, rules, files, 1))
+    assert list(look_through(tree, rules, files, 2)) == alone
     assert [file["path"] for file in alone] == list(map(str, files))
     assert [len(file["filters"]) for file in alone] == [0, 1, 1, 1, 1, 1]
 
@@ -59,12 +59,12 @@ LOOKING = """
 from pathlib import Path
 from activebroker.cli import searching
 from predicate_extract.scan.rules import load_rules
-from predicate_extract.scan.search import FileFound, source_files
+from predicate_extract.scan.search import source_files
 
 if __name__ == "__main__":
     searching.KNOWN, searching.FILES_A_PROCESS = ["hanging"], 1
     root = Path.cwd()
-    list(searching.look_through(root, load_rules(), source_files(root), 2, FileFound.to_dict))
+    list(searching.look_through(root, load_rules(), source_files(root), 2))
 """
 
 
