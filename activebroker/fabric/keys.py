@@ -11,10 +11,9 @@ import hashlib
 import ipaddress
 import os
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from activebroker.core.errors import AccessDenied, Unreachable
-from activebroker.transport import generate_key
+from activebroker.core.errors import AccessDenied
+from activebroker.transport import generate_key, host_of
 
 VARIABLE = "ACTIVEBROKER_KEY"
 
@@ -22,11 +21,9 @@ VARIABLE = "ACTIVEBROKER_KEY"
 def find_key(key: str | None = None, *, address: str) -> str:
     """The key to use with a fabric at `address`.
 
-    Raises Unreachable where it is not of the form tcp://host:port, AccessDenied where it is beyond
-    this machine and no key was given.
+    Raises AccessDenied where the address is beyond this machine and no key was given, Unreachable
+    where it cannot be told.
     """
-    if not _is_address(address):
-        raise Unreachable(f"{address!r} is not an address. Expected tcp://host:port.")
     if key := key or os.environ.get(VARIABLE):
         return key
     if not is_loopback(address):
@@ -63,17 +60,12 @@ def signing_key(key: str) -> bytes:
     return hashlib.sha256(b"activebroker filter payload\0" + key.encode()).digest()
 
 
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text.replace(":*", ":0"))
-        return parts.scheme == "tcp" and bool(parts.hostname) and parts.port is not None
-    except ValueError:  # a port that is no number
-        return False
-
-
 def is_loopback(address: str) -> bool:
-    """Whether `tcp://host:port` is reachable from this machine only."""
-    host = urlsplit(address.replace(":*", ":0")).hostname or ""
+    """Whether `tcp://host:port` is reachable from this machine only.
+
+    Raises Unreachable for anything else.
+    """
+    host = host_of(address)
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

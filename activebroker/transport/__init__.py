@@ -2,7 +2,7 @@
 
 from activebroker.transport.base import Arrival, Transport
 from activebroker.transport.local import LocalHub, LocalTransport
-from activebroker.transport.zeromq import Hello, ZeroMQTransport, generate_key, probe
+from activebroker.transport.zeromq import Hello, ZeroMQTransport, generate_key, host_of, probe
 
 __all__ = [
     "Arrival",
@@ -12,5 +12,6 @@ __all__ = [
     "Transport",
     "ZeroMQTransport",
     "generate_key",
+    "host_of",
     "probe",
 ]

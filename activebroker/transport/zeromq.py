@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 import zmq
@@ -246,12 +247,27 @@ def generate_key() -> str:
     return zmq.curve_keypair()[1].decode()
 
 
+def host_of(address: str) -> str:
+    """The host in `tcp://host:port`; `*` stands for any port.
+
+    Raises Unreachable for anything else.
+    """
+    try:
+        parts = urlsplit(address.replace(":*", ":0"))
+        if parts.scheme == "tcp" and parts.hostname and parts.port is not None:
+            return parts.hostname
+    except ValueError:  # a port that is no number
+        pass
+    raise Unreachable(f"{address!r} is not an address. Expected tcp://host:port.")
+
+
 def probe(address: str, key: str, patience: float) -> Hello:
     """Ask the node at `address` who it is.
 
     Raises Unreachable where nothing answers within `patience` seconds, AccessDenied where the
     key is not the fabric's.
     """
+    host_of(address)
     secret, public = _key_pair(key)
     context = zmq.Context()
     dealer = _client_socket(context, secret, public)

@@ -26,6 +26,8 @@ from activebroker.core.errors import (
     Unreachable,
 )
 
+KEY = "k" * 40
+
 
 @dataclass(frozen=True)
 class Quote:
@@ -252,7 +254,7 @@ def test_beyond_this_machine_a_key_is_needed(monkeypatch: pytest.MonkeyPatch) ->
         ab.connect("tcp://192.0.2.1:7400")
 
 
-@pytest.mark.parametrize("key", [None, "given"])
+@pytest.mark.parametrize("key", [None, KEY])
 @pytest.mark.parametrize(
     "address",
     [
