@@ -50,6 +50,14 @@ def look_through(
             raise ActiveBrokerError(
                 "A process of the search died. If memory is short, use fewer of them: --jobs 1."
             ) from error
+        except BaseException:
+            # A second Ctrl-C would leave the pool half ended, and the program waiting for it.
+            before = pthread_sigmask(SIG_BLOCK, {SIGINT})
+            try:
+                pool.shutdown(cancel_futures=True)
+            finally:
+                pthread_sigmask(SIG_SETMASK, before)
+            raise
 
 
 _search: Search  # of a process that `_begin` began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -74,6 +75,25 @@ def test_they_end_when_their_owner_is_killed(tree: Path) -> None:
     owner = subprocess.Popen([sys.executable, "looking.py"])
     try:
         _until(lambda: len(list(tree.glob("started.*"))) == 2)
+    finally:
+        owner.kill()
+        owner.wait()
+    pids = [int(path.suffix[1:]) for path in tree.glob("started.*")]
+    _until(lambda: not any(map(psutil.pid_exists, pids)))
+
+
+def test_a_second_ctrl_c_ends_them_too(tree: Path) -> None:
+    for number in range(300):
+        (tree / f"more{number}.py").write_text(RULE.format(number))
+    (tree / "hanging.py").write_text(HANGING.replace("threading.Event().wait()", ""))
+    (tree / "looking.py").write_text(LOOKING)
+    owner = subprocess.Popen([sys.executable, "looking.py"], stderr=subprocess.DEVNULL)
+    try:
+        _until(lambda: len(list(tree.glob("started.*"))) == 2)
+        for _ in range(2):
+            owner.send_signal(signal.SIGINT)
+            sleep(0.01)
+        assert owner.wait(30) != 0
     finally:
         owner.kill()
         owner.wait()
