@@ -6,7 +6,7 @@ from activebroker.broker.changes import Change, Changes
 from activebroker.broker.messages import CheckpointKept, CheckpointTaken, ForgetSaved, ForgetTaker
 from activebroker.broker.wiring import Wiring
 from activebroker.routing import Channel, merged
-from activebroker.routing.graph import SUPPLIER
+from activebroker.routing.parts import SUPPLIER
 
 
 class Checkpoints:

@@ -11,7 +11,7 @@ from activebroker.broker.names import channel_named, outlet_named, place_named
 from activebroker.broker.wiring import Wiring
 from activebroker.core.errors import InvalidFilter, MoveFailed, UnknownPlace, suggestion
 from activebroker.routing import Channel, Flow, Outlet, Relay
-from activebroker.routing.graph import SUPPLIER
+from activebroker.routing.parts import SUPPLIER
 from derivation.story import held_up_by
 
 PATIENCE = 2.0  # seconds for a party of an overdue derivation to say for whom it waits

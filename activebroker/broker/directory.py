@@ -64,7 +64,7 @@ from activebroker.core.errors import (
     suggestion,
 )
 from activebroker.routing import Channel, Graph, Member, Outlet, Port
-from activebroker.routing.graph import SUPPLIER
+from activebroker.routing.parts import SUPPLIER
 
 FORGOTTEN = 10.0  # seconds after which an accusation has nothing to do with one before
 

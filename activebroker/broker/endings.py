@@ -21,7 +21,7 @@ from activebroker.broker.names import outlet_named
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.wiring import Wiring
 from activebroker.routing import Channel, Port, Positions, Relay, Stage
-from activebroker.routing.graph import SUPPLIER
+from activebroker.routing.parts import SUPPLIER
 
 CLOSED_KEPT = 100  # closed channels that users are still told of
 

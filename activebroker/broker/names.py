@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activebroker.core.errors import Closed, UnknownChannel, UnknownPlace, suggestion
 from activebroker.routing import Channel, Graph, Member, Outlet
-from activebroker.routing.graph import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
+from activebroker.routing.parts import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER
 
 
 def channel_named(graph: Graph, name: str) -> Channel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from activebroker.routing.graph import SUPPLIER
+from activebroker.routing.parts import SUPPLIER
 from derivation.split import MoveTo
 
 

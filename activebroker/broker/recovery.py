@@ -29,7 +29,7 @@ from activebroker.routing import (
     Stage,
     later,
 )
-from activebroker.routing.graph import SUPPLIER
+from activebroker.routing.parts import SUPPLIER
 
 log = logging.getLogger(__name__)
 

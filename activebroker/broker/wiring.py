@@ -21,7 +21,7 @@ from activebroker.broker.messages import (
 )
 from activebroker.core.errors import ActiveBrokerError, Unreachable
 from activebroker.routing import Channel, Flow, Graph, Member, Positions, Stage, later
-from activebroker.routing.graph import SUPPLIER
+from activebroker.routing.parts import SUPPLIER
 
 
 class Wiring:

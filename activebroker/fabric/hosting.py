@@ -13,7 +13,7 @@ from activebroker.core.errors import ActiveBrokerError, NameTaken
 from activebroker.fabric.keys import find_key, is_loopback, signing_key
 from activebroker.filters import Envelope, Payload, Runner
 from activebroker.routing import Member
-from activebroker.routing.graph import FIXED_PLACES
+from activebroker.routing.parts import FIXED_PLACES
 from activebroker.runtime import MakeRunner, Runtime, python_runner
 from activebroker.transport import Hello, LocalHub, LocalTransport, ZeroMQTransport, probe
 

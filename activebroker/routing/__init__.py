@@ -1,6 +1,7 @@
 """Routing: which outlet feeds which port. A pure picture of the fabric; the directory keeps it."""
 
-from activebroker.routing.graph import Channel, Flow, Graph, Next, Outlet, Port, Relay, Stage
+from activebroker.routing.graph import Graph
+from activebroker.routing.parts import Channel, Flow, Next, Outlet, Port, Relay, Stage
 from activebroker.routing.specs import (
     Checkpoint,
     FlowSpec,

@@ -13,7 +13,7 @@ from activebroker.broker import Node
 from activebroker.broker.messages import Move, Offload
 from activebroker.broker.migration import Migration
 from activebroker.routing import Graph
-from activebroker.routing.graph import CONSUMER, SUPPLIER
+from activebroker.routing.parts import CONSUMER, SUPPLIER
 from activebroker.simulation.machines import migration
 from activebroker.simulation.outcome import Carried
 from activebroker.simulation.reference import FILTERS, MODULATED
