@@ -7,7 +7,7 @@ import msgspec
 from activebroker.broker.messages import Body
 from activebroker.core.errors import ProtocolError
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
