@@ -272,7 +272,10 @@ class Stage:
         return taken
 
     def _passes(self, item: Item) -> bool:
-        return self.exact and (isinstance(item, StreamEnded) or item.certain)
+        """Whether an item goes on untouched. A relay has no filter that could tell about rows on
+        which a predicate raises: its takers' filters do."""
+        certain = isinstance(item, StreamEnded) or item.certain
+        return self.spec.envelope is None or (self.exact and certain)
 
     def _work(self) -> RunStage:
         """The next items that need the filter, up to a bound, as one piece of work."""

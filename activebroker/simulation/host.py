@@ -334,6 +334,8 @@ class Host:
     def _run_stage(self, effect: fx.RunStage) -> None:
         def run() -> fx.Input | None:
             if (runner := self.runners.get(effect.stage)) is None:
+                # Nobody would ever answer, and the stage would wait for good.
+                self.world.violated("worker", f"{self.name} runs a stage that has no filter")
                 return None
             if effect.idle:
                 result = runner.idle()

@@ -16,7 +16,7 @@ from activebroker.routing import Graph
 from activebroker.routing.parts import CONSUMER, SUPPLIER
 from activebroker.simulation.machines import migration
 from activebroker.simulation.outcome import Carried
-from activebroker.simulation.reference import FILTERS, MODULATED
+from activebroker.simulation.reference import FILTERS, MODULATED, RAISING
 from activebroker.simulation.scenario import BROKER_NAMES, HUB
 
 BROKER = "broker"
@@ -43,7 +43,7 @@ Cell = tuple[str, str, bool]  # row, column, whether of stateful filters
 
 _STATEFUL = {
     cls.__name__
-    for cls in (*FILTERS, *MODULATED)
+    for cls in (*FILTERS, *MODULATED, *RAISING)
     if vars(cls()).keys() - {"_forwarded", *cls.modulated}
 }
 

@@ -454,6 +454,11 @@ def _(original: Original) -> Original:
     return modulate
 
 
+@plant("a relay is asked to run what it passes on", Stage, "_passes")
+def _(original: Original) -> Original:
+    return lambda self, item: self.exact and (isinstance(item, StreamEnded) or item.certain)
+
+
 # --- credit, time, failures -----------------------------------------------------------------------
 
 

@@ -114,6 +114,14 @@ class Faulty(FIFOFilter):
             raise ValueError(f"planted, on {event.content.n}")
 
 
+class Rated(FIFOFilter):
+    """Stateless, its predicate is exact, and raises now and then."""
+
+    def enqueue(self, event: Event) -> None:
+        if 6 // (3 - event.content.group) >= 3:
+            super().enqueue(event)
+
+
 class Above(FIFOFilter):
     """Stateless, its predicate is exact, and its parameter can be modulated."""
 
@@ -144,6 +152,7 @@ class CountAbove(FIFOFilter):
 
 GROUPS = ((0, 1), (2, 3), (1, 2), (0,), (1, 2, 3))
 MODULATED: tuple[type[FIFOFilter], ...] = (Above, CountAbove)
+RAISING: tuple[type[FIFOFilter], ...] = (Rated,)
 FILTERS: tuple[type[FIFOFilter], ...] = (Count, Few, HoldBack, Twice, Count, Some, CountAll, Faulty)
 
 
@@ -222,7 +231,7 @@ def forwarded(
                 instance.groups = groups  # type: ignore[attr-defined]
         try:
             instance.enqueue(element.event)
-        except ValueError:
+        except (ValueError, ZeroDivisionError):
             instance._take()  # the event is lost, with what it had forwarded
         out += [Element(element.raw, event) for event in instance._take()]
     if end is not None:

@@ -77,10 +77,10 @@ class Step:
     """What a user does at `at`.
 
     `host`: where. `object`: the channel, supplier, consumer or (of a split) broker concerned.
-    `choice`: events a batch; the filter, from `MODULATED` on one that can be modulated; its new
-    parameter; 1 for a slow consumer; 1 for a supplier that ended before,
-    to open again; how many processes an offload is for, 0 for all. `place`: of a derivation.
-    `times`: batches published, in `over` seconds.
+    `choice`: events a batch; the filter, from `MODULATED` on one that can be modulated, from
+    `RAISING` on one whose predicate raises; its new parameter; 1 for a slow consumer; 1 for a
+    supplier that ended before, to open again; how many processes an offload is for, 0 for all.
+    `place`: of a derivation. `times`: batches published, in `over` seconds.
     """
 
     at: float
@@ -117,6 +117,7 @@ class Fault:
 
 
 MODULATED = 1000
+RAISING = 2000
 SHORT = 6.0  # seconds of silence after which nobody is taken for lost
 
 
@@ -178,6 +179,9 @@ def draw(seed: int) -> Scenario:
         steps = tuple(sorted((*steps, *more), key=lambda step: step.at))
         if not any(fault.do == "crash" for fault in faults):
             faults = (*faults, *deaths)
+    apart = random.Random(f"raising {seed}")
+    if apart.random() < 0.12:
+        steps = tuple(sorted(_raising(apart, steps), key=lambda step: step.at))
     return Scenario(seed, options, steps, faults)
 
 
@@ -345,6 +349,18 @@ def _modulations(rng: random.Random, options: Options, steps: tuple[Step, ...]) 
         at += rng.uniform(0.0, 12 * options.slowest + 0.05)
         deaths.append(Fault(at, "crash", 1 + broker, seconds=pick((0.0, 0.05, 12.0))))
     return tuple(found), tuple(deaths)
+
+
+def _raising(rng: random.Random, steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Some filters have predicates that raise; most of them behind a relay."""
+    for step in steps:
+        if step.do == "derive" and step.choice < MODULATED and rng.random() < 0.7:
+            step = replace(step, choice=RAISING)
+        yield step
+    if rng.random() < 0.7:
+        at = rng.uniform(0.05, max(0.1, steps[-1].at))
+        supplier, to = rng.randrange(64), rng.randrange(64)
+        yield from _offloads(Step(at, "offload", 0, supplier, place=to))
 
 
 class _Faults:

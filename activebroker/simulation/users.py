@@ -46,7 +46,7 @@ from activebroker.simulation.reference import (
     Twice,
     envelope_of,
 )
-from activebroker.simulation.scenario import BROKER_NAMES, HUB, MODULATED, Options, Step
+from activebroker.simulation.scenario import BROKER_NAMES, HUB, MODULATED, RAISING, Options, Step
 from activebroker.simulation.world import World
 from derivation.split import MoveTo
 
@@ -287,8 +287,8 @@ class Users:
         parent = _pick(self._open(), step.object)
         if parent is None or len(self.channels) >= MOST_CHANNELS:
             return
-        modulated = step.choice >= MODULATED
-        choices = FILTERS if not modulated else reference.MODULATED
+        sorts = (RAISING, reference.RAISING), (MODULATED, reference.MODULATED), (0, FILTERS)
+        choices = next(filters for first, filters in sorts if step.choice >= first)
         filter = choices[step.choice % len(choices)]
         if filter is Twice and parent.made_by(Twice):
             filter = Some  # two of them make events that are equal, and nobody could tell apart

@@ -37,6 +37,7 @@ FOUND = {
     "a filter goes on before its new parameters are saved": 1576,
     "a filter that is there keeps its old parameters": 503,
     "a filter that comes later gets the old parameters": 631,
+    "a relay is asked to run what it passes on": 131,
     "repeated frames are taken again": 4,
     "gaps are accepted": 1,
     "what is missing is not asked for": 2,
