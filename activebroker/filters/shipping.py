@@ -1,7 +1,7 @@
 """cloudpickle, with two rules of our own for classes.
 
 *The user's own modules travel.* A broker has the installed packages, but not the script, module or
-notebook in which a filter and its helpers were written; these are pickled by value.
+notebook in which a filter and its helpers were written (`origins`); these are pickled by value.
 
 *A class that is here already stays as it is.* cloudpickle recognises a class that it has shipped
 before, but writes the shipped attributes over it. In the process that defined the class that would
@@ -13,44 +13,49 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-import sysconfig
 import threading
-from functools import cache
-from pathlib import Path
-from types import ModuleType
+from collections import ChainMap
+from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
 from cloudpickle import cloudpickle as internals
 
+from activebroker.filters.origins import is_users_own
+from activebroker.filters.wrapped import REDUCERS, reduce_function
+
 _lock = threading.Lock()  # which modules travel by value is a setting of the whole process
 _seen: tuple[ModuleType, ...] = ()  # all modules, when it was last looked which of them travel
 _travelling: list[ModuleType] = []
-
-_INSTALLED = tuple(
-    Path(sysconfig.get_path(name)).resolve()
-    for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
-_OURS = {"activebroker", "derivation", "predicate_extract", "ray_deploy"}
 
 
 def dumps(value: Any) -> bytes:
     """Pickle a value for another process. Raises whatever pickling raises."""
     with _lock:
-        modules = _travellers()
+        known = cloudpickle.list_registry_pickle_by_value()  # by the user, who keeps them
+        modules = [each for each in _travellers() if each.__name__ not in known]
         for module in modules:
             cloudpickle.register_pickle_by_value(module)
+        file = io.BytesIO()
         try:
-            data: bytes = cloudpickle.dumps(value, protocol=5)
+            _Pickler(file, protocol=5).dump(value)
         finally:
             for module in modules:
                 cloudpickle.unregister_pickle_by_value(module)
-    return data
+    return file.getvalue()
 
 
 def loads(data: bytes) -> Any:
     """Unpickle what `dumps` made. This runs code: verify first where it came from."""
     return _Unpickler(io.BytesIO(data)).load()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    dispatch_table = ChainMap(REDUCERS, cloudpickle.Pickler.dispatch_table)
+
+    def reducer_override(self, value: Any) -> Any:
+        reduced = reduce_function(value) if isinstance(value, FunctionType) else None
+        return super().reducer_override(value) if reduced is None else reduced
 
 
 class _Unpickler(pickle.Unpickler):
@@ -93,16 +98,7 @@ def _travellers() -> list[ModuleType]:
 
 
 def _travels(module: ModuleType | None) -> bool:
-    """Whether a module is the user's own, to be pickled by value."""
-    name, file = getattr(module, "__name__", None), getattr(module, "__file__", None)
-    if name is None or file is None or name == "__main__":  # which cloudpickle ships by itself
+    """Whether a module is to be pickled by value. `__main__` is, without being told."""
+    if not isinstance(module, ModuleType) or module.__name__ == "__main__":
         return False
-    return sys.modules.get(name) is module and _is_users(name, file)
-
-
-@cache
-def _is_users(name: str, file: str) -> bool:
-    if name.partition(".")[0] in _OURS:
-        return False
-    path = Path(file).resolve()
-    return not any(path.is_relative_to(base) for base in _INSTALLED)
+    return sys.modules.get(module.__name__) is module and is_users_own(module)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from activebroker.events import EventType
@@ -103,3 +104,94 @@ def test_our_own_classes_go_by_name() -> None:
     from activebroker.filters import FIFOFilter
 
     assert b"enqueue" not in dumps(FIFOFilter)
+
+
+DECORATED = """\
+import functools
+
+class Reading:
+    value = 7
+
+@functools.lru_cache(maxsize=5)
+def fibonacci(number):
+    return number if number < 2 else fibonacci(number - 1) + fibonacci(number - 2)
+
+@functools.cache
+def doubled(number):
+    return 2 * number
+
+@functools.singledispatch
+def size(value):
+    return -1
+
+@size.register
+def _(value: Reading):
+    return size([value] * value.value)
+
+@size.register(list)
+@size.register(tuple)
+def _(value):
+    return len(value)
+
+class Rule:
+    factor = 3
+
+    @functools.cached_property
+    def limit(self):
+        return doubled(self.factor)
+
+    @functools.lru_cache
+    def scaled(self, number):
+        return self.factor * number
+
+    @functools.singledispatchmethod
+    def shown(self, value):
+        return "?"
+
+    @shown.register
+    def _(self, value: int):
+        return str(value * self.factor)
+
+def check():
+    rule = Rule()
+    return (
+        fibonacci(30), fibonacci.cache_parameters()["maxsize"], fibonacci.__name__, doubled(4),
+        size(Reading()), size((1, 2)), size(None), size.__name__,
+        rule.limit, rule.scaled(2), rule.shown(2), rule.shown(None),
+    )
+"""
+
+
+def test_decorated_helpers_reach_a_process_that_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shipped_decorated.py").write_text(DECORATED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("shipped_decorated")
+    try:
+        expected = module.check()
+        (tmp_path / "payload").write_bytes(dumps(module.check))
+    finally:
+        sys.modules.pop("shipped_decorated")
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from activebroker.filters.shipping import loads\n"
+        "print(loads(Path(sys.argv[1]).read_bytes())())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "payload")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == str(expected)
+
+
+def test_what_the_user_lets_travel_goes_on_doing_so(rules: Any) -> None:
+    cloudpickle.register_pickle_by_value(rules)
+    try:
+        dumps(rules.Rule)
+        assert "shipped_rules" in cloudpickle.list_registry_pickle_by_value()
+    finally:
+        cloudpickle.unregister_pickle_by_value(rules)
