@@ -50,6 +50,7 @@ from activebroker.broker.node import Node
 from activebroker.core.errors import Closed, DeadlineExceeded
 from activebroker.events import EventType, TypeRegistry
 from activebroker.routing import Member
+from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
 from activebroker.runtime.workers import MakeRunner, Workers
@@ -206,7 +207,7 @@ class Runtime:
             while not self._stopping:
                 self._asleep = True
                 busy = self._inbox or self._filled or self._stopping
-                arrivals = self.transport.receive(0.0 if busy else self._next_timer())
+                arrivals = self.transport.receive(0.0 if busy else self._patience())
                 self._asleep = False
                 for peer in self.transport.heard():
                     self._handle(PeerHeard(peer))
@@ -299,6 +300,11 @@ class Runtime:
         if (buffer := self._buffers.get(outlet)) is not None:
             what = f"Channel {buffer.channel!r}" if finished else f"Supplier {buffer.supplier!r}"
             buffer.close(f"{what} was closed.")
+
+    def _patience(self) -> float | None:
+        """How long to wait for frames, in seconds; None: until something comes."""
+        waits = (self._next_timer(), POOL.relieve())
+        return min((each for each in waits if each is not None), default=None)
 
     def _next_timer(self) -> float | None:
         while self._timers and self._timer_ids.get(self._timers[0][2]) != self._timers[0][1]:

@@ -1,13 +1,8 @@
-"""Where user code runs: a thread for each stage whose filter has to run at all.
-
-So a filter that is slow, or stuck, holds up its own stage and nothing else.
-"""
+"""Where user code runs: each stage whose filter has to run has a strand of the process's pool."""
 
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -28,6 +23,7 @@ from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, TypeRegistry
 from activebroker.filters import Envelope, Failure, FilterRunner, Payload, Runner, RunResult, unpack
 from activebroker.routing import StageSpec
+from activebroker.runtime.pool import POOL
 
 log = logging.getLogger(__name__)
 
@@ -58,24 +54,27 @@ class Workers:
         self._engines = engines
         self._post = post
         self._stages: dict[int, _Worker] = {}
+        # So that there is a thread for filters when the system gives no more.
+        self._reserve = POOL.strand()
 
     def load(self, spec: StageSpec) -> None:
         """Verify and unpack a payload, away from the node's thread: importing can take long."""
         worker = self._stages[spec.id] = _Worker(spec, self._post, self._key)
-        worker.do(lambda: self._load(spec, worker))
+        worker.strand.do(lambda: self._load(spec, worker))
 
     def do(self, work: Work) -> None:
         """Queue a piece of work of a stage."""
         if (worker := self._stages.get(work.stage)) is not None:
-            worker.do(lambda: worker.carry_out(work))
+            worker.strand.do(lambda: worker.carry_out(work))
 
     def unload(self, stage: int) -> None:
         if (worker := self._stages.pop(stage, None)) is not None:
-            worker.stop()
+            worker.strand.end(worker.close)
 
     def close(self) -> None:
         for stage in list(self._stages):
             self.unload(stage)
+        self._reserve.end()
 
     def _load(self, spec: StageSpec, worker: _Worker) -> None:
         assert spec.envelope is not None
@@ -87,7 +86,7 @@ class Workers:
             # Before the first event comes: the filter meets instances of its own classes.
             self._registry.register(payload.input)
             self._registry.register(payload.output)
-            worker.begin(make(payload, spec.envelope, spec.channel))
+            worker.runner = make(payload, spec.envelope, spec.channel)
         except BaseException as error:  # noqa: BLE001 - a payload can raise anything
             self._post(StageLoaded(spec.id, f"{type(error).__name__}: {error}"))
         else:
@@ -95,45 +94,30 @@ class Workers:
 
 
 class _Worker:
-    """One stage's thread; it starts with the first work and ends with the stage."""
+    """One stage's filter and strand. `cpu_seconds`: of the filter, that were not told yet."""
 
     def __init__(self, spec: StageSpec, post: Post, key: bytes) -> None:
+        self.strand = POOL.strand()
         self.runner: Runner | None = None
+        self.cpu_seconds = 0.0
         self._key = key
         self._spec = spec
         self._post = post
-        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        # A daemon: a filter that never returns must not keep the process alive.
-        self._thread = threading.Thread(
-            target=self._loop, name=f"stage {spec.channel}", daemon=True
-        )
-        self._started = False
-        self._counted = 0.0  # CPU seconds of the thread that were told, or are not the filter's
 
-    def begin(self, runner: Runner) -> None:
-        """Have a filter; on the worker's thread."""
-        self.runner = runner
-        self._counted = time.thread_time()
-
-    def do(self, task: Callable[[], None]) -> None:
-        if not self._started:
-            self._started = True
-            self._thread.start()
-        self._tasks.put(task)
-
-    def stop(self) -> None:
-        self._tasks.put(None)
+    def close(self) -> None:
+        if self.runner is not None:
+            self.runner.close()
 
     def carry_out(self, work: Work) -> None:
-        runner = self.runner
-        if runner is None:
+        if self.runner is None:
             return  # it was refused; the node knows
-        stage = self._spec.id
+        runner, stage, begin = self.runner, self._spec.id, time.thread_time()
         match work:
             case RunStage(_, items, idle, end):
                 result = self._run(runner, items, idle, end)
-                before, self._counted = self._counted, time.thread_time()
-                self._post(WorkDone(stage, result, self._counted - before))
+                used, self.cpu_seconds = self.cpu_seconds + time.thread_time() - begin, 0.0
+                self._post(WorkDone(stage, result, used))
+                return
             case RestoreStage(_, state):
                 if (failed := self._attempt(lambda: runner.restore(state))) is not None:
                     self._post(StateFailed(stage, tuple(failed.failures)))
@@ -144,6 +128,7 @@ class _Worker:
                 if (failed := self._attempt(lambda: taken.update(runner.snapshot()))) is not None:
                     self._post(StateFailed(stage, tuple(failed.failures)))
                 self._post(StateSnapshotted(stage, taken))
+        self.cpu_seconds += time.thread_time() - begin
 
     def _change(self, runner: Runner, envelope: Envelope) -> None:
         taken: dict[str, bytes] = {}
@@ -179,9 +164,3 @@ class _Worker:
             trace = traceback.format_exc()
             return RunResult(failures=[Failure(self._spec.channel, name, "", -1, text, trace)])
         return None
-
-    def _loop(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            task()
-        if self.runner is not None:
-            self.runner.close()

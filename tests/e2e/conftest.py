@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,18 @@ def present() -> set[str]:
     return {
         *(f"actor {process.pid}" for process in actors),
         *(f"process {process.pid}" for process in multiprocessing.active_children()),
-        *(f"thread {t.name} {t.ident}" for t in threading.enumerate() if _is_ours(t)),
+        *_numbered(f"thread {t.name}" for t in threading.enumerate() if _is_ours(t)),
         *(
             f"shared memory {name}"
             for name in map(str, Path("/dev/shm").iterdir())
             if "plasma" not in name
         ),
     }
+
+
+def _numbered(names: Iterable[str]) -> set[str]:
+    """As many as there are of each: which of them does not matter, filters may change theirs."""
+    return {f"{name} {n}" for name, count in Counter(names).items() for n in range(count)}
 
 
 def _name(process: psutil.Process) -> str:

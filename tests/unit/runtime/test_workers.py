@@ -26,6 +26,7 @@ from activebroker.events import Event, EventType, TypeRegistry, encode
 from activebroker.filters import FilterSpec, analyse, pack
 from activebroker.routing import StageSpec
 from activebroker.runtime import python_runner
+from activebroker.runtime.pool import POOL
 from activebroker.runtime.workers import Workers
 
 KEY = b"k" * 32
@@ -160,9 +161,36 @@ def test_work_for_a_stage_that_is_gone_is_dropped(bench: Bench) -> None:
     assert bench.posted.empty()
 
 
-def test_unloading_ends_the_thread(bench: Bench) -> None:
+def test_closing_leaves_no_strand(bench: Bench) -> None:
+    def strands() -> int:
+        return sum(len(thread.strands) for thread in POOL.threads)
+
+    before = strands()
     bench.load(Count)
-    (thread,) = [each for each in threading.enumerate() if each.name == "stage ticks"]
+    assert strands() == before + 1
     bench.workers.unload(1)
-    thread.join(30)
-    assert not thread.is_alive()
+    end = time.monotonic() + 30
+    while strands() == before + 1:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    assert strands() == before
+
+
+class Connected(Count):
+    """What it opens can be used by one thread only."""
+
+    def on_start(self) -> None:
+        self.made_by = threading.get_ident()
+
+    def enqueue(self, event: Event) -> None:
+        assert self.made_by == threading.get_ident()
+        super().enqueue(event)
+
+
+def test_a_filter_stays_on_its_thread(bench: Bench) -> None:
+    bench.load(Connected)
+    others = [Workers(KEY, {}, TypeRegistry(), bench.posted.put) for _ in range(20)]
+    for number in range(20):
+        assert not bench.run(number).result.failures
+    for each in others:
+        each.close()
