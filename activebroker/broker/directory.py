@@ -18,6 +18,7 @@ from activebroker.broker.messages import (
     Body,
     CallBody,
     CheckpointTaken,
+    ClaimName,
     CloseChannel,
     CloseOutlet,
     CloseSupplier,
@@ -67,6 +68,7 @@ from activebroker.routing import Channel, Graph, Member, Outlet, Port
 from activebroker.routing.parts import SUPPLIER
 
 FORGOTTEN = 10.0  # seconds after which an accusation has nothing to do with one before
+AT_ONCE = 0.5  # seconds in which the bearer of a name answers, if another process asks for it
 
 
 class Directory:
@@ -85,6 +87,7 @@ class Directory:
         incarnation: Callable[[str], int],
     ) -> None:
         self.members: dict[str, Member] = {me.name: me}
+        self._me = me.name
         self.graph = Graph()
         self._expel = expel
         self._incarnation = incarnation
@@ -118,6 +121,16 @@ class Directory:
         if isinstance(body, TellStory):
             self._stories.tell(body.channel, done)
             return
+        if isinstance(body, ClaimName):
+            self._claim(body, done)
+            return
+        bearer = self._bearer(body)
+        if bearer is None:
+            self._submit(body, done)
+        else:
+            self._prove(bearer, lambda: self._submit(body, done))
+
+    def _submit(self, body: CallBody, done: Done) -> None:
         change = getattr(self, f"_{type(body).__name__}")(body)
         node = getattr(body, "node", None)
         if node is not None:
@@ -192,6 +205,50 @@ class Directory:
         """A third-party derivation that is under way."""
         return self._changes.migration(derivation)
 
+    # --- names --------------------------------------------------------------------------------
+
+    def _claim(self, body: ClaimName, done: Done) -> None:
+        """Free the name of a node for a new process, unless it is borne by a living one.
+
+        It does not wait for changes; that the old one is gone is a change before those that the
+        new one asks for.
+        """
+
+        def proved() -> None:
+            if body.name in self.members:
+                taken = (
+                    f"A node named {body.name!r} is in the fabric already, and answers: choose "
+                    "another name, or close that one."
+                )
+                done(None, NameTaken(taken))
+            else:
+                done(None, None)
+
+        if body.replace and body.name in self.members and body.name != self._me:
+            self._expel(body.name)
+        self._prove(body.name, proved)
+
+    def _bearer(self, body: CallBody) -> str | None:
+        """Another process that bears the name which a request is for."""
+        if not isinstance(body, OpenSupplier):
+            return None
+        channel = self.graph.channels.get(body.channel)
+        own = outlet_named(channel, body.supplier) if channel is not None else None
+        return None if own is None or own.node == body.node else own.node
+
+    def _prove(self, name: str, then: Callable[[], None]) -> None:
+        """Take a member for lost that does not answer at once; then go on."""
+        if (bearer := self.members.get(name)) is None or name == self._me:
+            then()
+            return
+
+        def answered(result: Any, error: ActiveBrokerError | None) -> None:
+            if error is not None and self.members.get(name) is bearer:
+                self._expel(name)
+            then()
+
+        self._wiring.call(name, ReportNode(), AT_ONCE, answered)
+
     # --- members ------------------------------------------------------------------------------
 
     def _Join(self, body: Join) -> Change:
@@ -199,8 +256,7 @@ class Directory:
         known = self.members.get(member.name)
         if known is not None and known.incarnation != member.incarnation:
             raise NameTaken(
-                f"A node named {member.name!r} is in the fabric already: choose another name, or "
-                "wait until the old one is found lost."
+                f"A node named {member.name!r} is in the fabric already: choose another name."
             )
         if self._incarnation(member.name) != member.incarnation:
             raise Unreachable(f"{member.name!r} was lost before its turn came.")
@@ -304,10 +360,10 @@ class Directory:
                 f"Channel {channel.name!r} is derived from {channel.parent!r}: its events come "
                 "from its filter, it takes no suppliers."
             )
-        if outlet_named(channel, body.supplier) is not None:
+        if (own := outlet_named(channel, body.supplier)) is not None:
             raise NameTaken(
-                f"Channel {channel.name!r} has a supplier {body.supplier!r} already: close it "
-                "first, or choose another name."
+                f"Channel {channel.name!r} has a supplier {body.supplier!r} already, in the living "
+                f"process {own.node!r}: close it there first, or choose another name."
             )
         outlet = Outlet(self.graph.new_id(), body.node, body.supplier)
         try:

@@ -130,6 +130,14 @@ class Answer(Message, frozen=True):
 # user to directory
 
 
+class ClaimName(Message, frozen=True):
+    """A process that is about to join asks for its name: the bearer keeps it if it answers at once,
+    and is taken for lost if it does not, or is to be `replace`d."""
+
+    name: str
+    replace: bool = False
+
+
 class Join(Message, frozen=True):
     member: Member
 
@@ -347,7 +355,8 @@ class Undeploy(Message, frozen=True):
 
 
 CallBody = (
-    Join
+    ClaimName
+    | Join
     | Leave
     | OpenChannel
     | CloseChannel

@@ -119,6 +119,7 @@ class Node:
         self._deploying: dict[int, Done] = {}
         self._changing: dict[int, Done] = {}
         self._ticking = False
+        self._expelled = False  # a peer has said that this process is lost to the fabric
         self.orphaned = ""  # why there is no directory any more
         self.exchange = Exchange(
             me.name,
@@ -202,13 +203,16 @@ class Node:
         if isinstance(frame.body, Expelled):
             if frame.to == self.peers.me.incarnation and frame.sender in self.peers.links:
                 # Only the directory takes members for lost: the sender has it from there.
+                self._expelled = True
                 self._lose(frame.sender if self.directory is not None else self._directory_name)
             return
-        late = bool(self.orphaned) and frame.sender == self._directory_name
-        if late or self.peers.is_gone(frame):
+        if self.orphaned:
             # To others than the directory, the word of an orphan is nobody's.
-            if late or not self.orphaned:
+            if frame.sender == self._directory_name:
                 self._effects.append(self.peers.answer(frame, Expelled()))
+            return
+        if self.peers.is_gone(frame):
+            self._effects.append(self.peers.answer(frame, Expelled()))
             return
         if self.peers.restarted(frame):
             self._lose(frame.sender)
@@ -520,11 +524,16 @@ class Node:
             return
         if peer == self._directory_name:
             self.orphaned = (
-                f"The fabric's directory at {peer!r} does not answer any more, or took this "
-                "process for lost. Connect again."
+                f"The fabric took this process, {self.name!r}, for lost: it did not answer, or "
+                "another process has taken its name. Connect again."
+                if self._expelled
+                else f"The fabric's directory at {peer!r} does not answer any more. Connect again."
             )
             self.moves.abandon()
             self.exchange.abandon_all(self.orphaned)
+            for each in list(self.peers.links):  # a successor may have the name by now
+                self._effects.append(ForgetPeer(each))
+            self.peers.links.clear()
 
     def _migration(self, derivation: int) -> Migration | None:
         """The derivation that this node initiates, if it is this one and under way."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from activebroker.broker.calls import revive
 from activebroker.broker.messages import FailuresReported, Join, Leave
 from activebroker.core.errors import ActiveBrokerError, NameTaken
 from activebroker.fabric.keys import find_key, is_loopback, signing_key
@@ -15,7 +16,14 @@ from activebroker.filters import Envelope, Payload, Runner
 from activebroker.routing import Member
 from activebroker.routing.parts import FIXED_PLACES
 from activebroker.runtime import MakeRunner, Runtime, python_runner
-from activebroker.transport import Hello, LocalHub, LocalTransport, ZeroMQTransport, probe
+from activebroker.transport import (
+    Claim,
+    Hello,
+    LocalHub,
+    LocalTransport,
+    ZeroMQTransport,
+    probe,
+)
 
 OnFailures = Callable[[FailuresReported], None]
 PATIENCE = 10.0  # seconds to reach a fabric
@@ -45,7 +53,9 @@ class EmbeddedHost:
         for number, name in enumerate(self._names):
             check_name(name)
             if name in (LOCAL, *self._names[:number]):
-                raise _taken(name)
+                raise NameTaken(
+                    f"A node named {name!r} is in the fabric already: choose another name."
+                )
         self._brokers: list[Runtime] = []
 
     def open(self, on_failures: OnFailures) -> Runtime:
@@ -96,10 +106,9 @@ class JoinedHost:
         self._listen = listen
 
     def open(self, on_failures: OnFailures) -> Runtime:
-        hello = probe(self.address, self.key, PATIENCE)
         listen = f"tcp://{_local_host(self.address)}:*" if self._listen else None
         return join_fabric(
-            self._name, self.key, hello, listen, is_broker=False, on_failures=on_failures
+            self._name, self.key, self.address, listen, is_broker=False, on_failures=on_failures
         )
 
     def close(self) -> None:
@@ -113,14 +122,13 @@ def serve(
 
     The first broker of a fabric keeps its directory; others join it by `join_address`. A broker
     that listens at 0.0.0.0 tells others the address by which this machine reaches the network.
-    `replace`: it takes the place of one of its name that has died; should that one live, it is
-    taken for lost.
+    It takes the place of one of its name that has died, as that one does not answer; with
+    `replace`, also of one that lives, which is taken for lost.
     Raises Unreachable, AccessDenied, NameTaken.
     """
     check_name(name)
     if join_address is not None:
-        hello = probe(join_address, key, PATIENCE)
-        return join_fabric(name, key, hello, listen, is_broker=True, replace=replace)
+        return join_fabric(name, key, join_address, listen, is_broker=True, replace=replace)
     transport = ZeroMQTransport(name, key, listen)
     assert transport.address is not None
     transport.address = _advertised(transport.address)
@@ -132,23 +140,24 @@ def serve(
         key=signing_key(key),
         engines=engines(signing_key(key)),
     )
-    transport.members = lambda: runtime.members
+    transport.claimed = runtime.claim
     return runtime
 
 
 def join_fabric(
     name: str,
     key: str,
-    hello: Hello,
+    address: str,
     listen: str | None,
     *,
     is_broker: bool,
     replace: bool = False,
     on_failures: OnFailures = lambda report: None,
 ) -> Runtime:
-    """Start a node and join the fabric that `hello` describes; `replace`: see `serve`."""
-    if name == hello.directory or (name in hello.members and not replace):
-        raise _taken(name)
+    """Start a node and join the fabric of the broker at `address`; `replace`: see `serve`."""
+    hello = probe(address, key, PATIENCE, Claim(name, replace))
+    if hello.refusal is not None:
+        raise revive(hello.refusal)
     own = Hello(name, hello.directory, hello.directory_address)
     transport = ZeroMQTransport(name, key, listen, own)
     if transport.address is not None:
@@ -163,7 +172,7 @@ def join_fabric(
         engines=engines(signing_key(key)),
         on_failures=on_failures,
     )
-    transport.members = lambda: runtime.members
+    transport.claimed = runtime.claim
     try:
         join(runtime, name, transport.address, is_broker=is_broker, incarnation=incarnation)
     except ActiveBrokerError:
@@ -179,13 +188,6 @@ def check_name(name: str) -> None:
             f"{name!r} cannot be a broker's name: as a place it means something else. Choose "
             "another."
         )
-
-
-def _taken(name: str) -> NameTaken:
-    return NameTaken(
-        f"A node named {name!r} is in the fabric already: choose another name. One that died is "
-        "found lost after 10 s; a broker takes its place at once with --replace."
-    )
 
 
 def join(

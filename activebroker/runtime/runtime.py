@@ -45,7 +45,7 @@ from activebroker.broker.effects import (
     Transmit,
     UnloadStage,
 )
-from activebroker.broker.messages import CallBody, FailuresReported
+from activebroker.broker.messages import CallBody, ClaimName, FailuresReported
 from activebroker.broker.node import Node
 from activebroker.core.errors import Closed, DeadlineExceeded
 from activebroker.events import EventType, TypeRegistry
@@ -54,10 +54,11 @@ from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
 from activebroker.runtime.workers import MakeRunner, Workers
-from activebroker.transport import Transport
+from activebroker.transport import Claim, Told, Transport
 
 log = logging.getLogger(__name__)
 
+CLAIM = 5.0  # seconds that the directory may take to say whether a name is free
 FORGOTTEN = 60.0  # seconds after which nobody waits for an answer any more
 
 
@@ -108,11 +109,6 @@ class Runtime:
         self._thread.start()
 
     @property
-    def members(self) -> tuple[str, ...]:
-        """The names of all nodes of the fabric, as far as this one knows."""
-        return tuple(self._node.peers.members)
-
-    @property
     def orphaned(self) -> str:
         """Why this node is in no fabric any more; empty while it is."""
         return self._node.orphaned
@@ -142,6 +138,16 @@ class Runtime:
             raise DeadlineExceeded(
                 f"Node {self.name!r} itself did not answer within {patience:g} s."
             ) from None
+
+    def claim(self, claim: Claim, told: Told) -> None:
+        """Ask the directory, for a process that is about to join, for the name it will bear.
+
+        `told` gets None, or the error as (class name, text), in the node's thread.
+        """
+        request_id = next(self._request_ids)
+        future = self._replies[request_id] = Future()
+        future.add_done_callback(lambda done: told(_flat(done.exception())))
+        self.post(RequestMade(request_id, ClaimName(claim.name, claim.replace), CLAIM))
 
     def tell(self, body: CallBody) -> None:
         """Ask the directory for something and do not wait for the answer."""
@@ -332,3 +338,7 @@ class Runtime:
             )
             and all(link.unacknowledged == 0 for link in list(self._node.peers.links.values()))
         )
+
+
+def _flat(error: BaseException | None) -> tuple[str, str] | None:
+    return None if error is None else (type(error).__name__, str(error))

@@ -2,13 +2,23 @@
 
 from activebroker.transport.base import Arrival, Transport
 from activebroker.transport.local import LocalHub, LocalTransport
-from activebroker.transport.zeromq import Hello, ZeroMQTransport, generate_key, host_of, probe
+from activebroker.transport.zeromq import (
+    Claim,
+    Hello,
+    Told,
+    ZeroMQTransport,
+    generate_key,
+    host_of,
+    probe,
+)
 
 __all__ = [
     "Arrival",
+    "Claim",
     "Hello",
     "LocalHub",
     "LocalTransport",
+    "Told",
     "Transport",
     "ZeroMQTransport",
     "generate_key",

@@ -18,8 +18,8 @@ class UnixSockets:
     """`watch(socket, writable)` is called when a socket is to be waited for, to be read and
     perhaps to be written; `unwatch(socket)` when it is not any more.
 
-    Who dials says its name first. Each peer has at most one connection in use for sending; a
-    connection that breaks is dropped with what waited in it.
+    Who dials says its name first. Each peer has at most one connection in use for sending, the last
+    one made; a connection that breaks is dropped with what waited in it.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class UnixSockets:
             if messages and descriptor not in self._peers:
                 (name,) = messages.pop(0)
                 peer = self._peers[descriptor] = str(name, errors="replace")
-                self._used.setdefault(peer, wire)
+                self._used[peer] = wire  # it may be another process of that name
             arrivals.extend((head, buffers) for head, *buffers in messages)
             self._flush(wire)
 
@@ -123,5 +123,8 @@ class UnixSockets:
         peer = self._peers.pop(descriptor, None)
         if peer is not None and self._used.get(peer) is wire:
             del self._used[peer]
+            others = (each for each, name in self._peers.items() if name == peer)
+            if (other := next(others, None)) is not None:
+                self._used[peer] = self._wires[other]
         self._unwatch(wire.socket)
         wire.socket.close()

@@ -11,6 +11,7 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -41,7 +42,17 @@ class Hello(msgspec.Struct, frozen=True):
     name: str
     directory: str  # the name of the node that keeps the directory
     directory_address: str
-    members: tuple[str, ...] = ()  # the names that are taken
+    refusal: tuple[str, str] | None = None  # why the name that was claimed is not to be had
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True):
+    """The name that one who has only an address will bear; `replace`: whoever bears it."""
+
+    name: str
+    replace: bool = False
+
+
+Told = Callable[["tuple[str, str] | None"], None]
 
 
 class _Members:
@@ -63,7 +74,7 @@ class ZeroMQTransport:
     def __init__(self, name: str, key: str, listen: str | None, hello: Hello | None = None) -> None:
         self.address: str | None = None
         self.hello = hello
-        self.members: Callable[[], Iterable[str]] = tuple
+        self.claimed: Callable[[Claim, Told], None] = lambda claim, told: told(None)
         self._name = name.encode()
         self._key = key
         self._secret, self._public = _key_pair(key)
@@ -105,7 +116,6 @@ class ZeroMQTransport:
         return arrivals
 
     def transmit(self, peer: str, address: str | None, frames: Sequence[Arrival]) -> None:
-        # Whichever connection was there first stays in use, so that frames keep their order.
         if self._unix.transmit(peer, frames):
             return
         messages = (
@@ -221,7 +231,7 @@ class ZeroMQTransport:
             if routed:
                 identity = parts.pop(0).bytes
                 if parts and parts[0].bytes == WHO_ARE_YOU:
-                    self._introduce(source, identity)
+                    self._asked(source, identity, [part.bytes for part in parts[1:]])
                     continue
                 peer = identity.decode(errors="replace")
                 self._dialled_by.add(peer)
@@ -233,10 +243,19 @@ class ZeroMQTransport:
             elif parts:
                 arrivals.append((parts[0].bytes, [part.buffer for part in parts[1:]]))
 
-    def _introduce(self, router: zmq.Socket[bytes], peer: bytes) -> None:
-        if self.hello is not None:
-            hello = msgspec.structs.replace(self.hello, members=tuple(self.members()))
-            self._send(router, [peer, msgspec.msgpack.encode(hello)])
+    def _asked(self, router: zmq.Socket[bytes], peer: bytes, claims: list[bytes]) -> None:
+        """Say who we are; to one who claims a name, when it is known whether it gets that."""
+
+        def told(refusal: tuple[str, str] | None) -> None:
+            if self.hello is not None and not router.closed:
+                hello = msgspec.structs.replace(self.hello, refusal=refusal)
+                self._send(router, [peer, msgspec.msgpack.encode(hello)])
+
+        if not claims:
+            told(None)
+            return
+        with suppress(msgspec.DecodeError):  # who sends anything else gets no answer
+            self.claimed(msgspec.msgpack.decode(claims[0], type=Claim), told)
 
     def _drain_wakes(self) -> None:
         self._woken.recv(4096)  # it is readable; should there be more, the next poll says so
@@ -261,8 +280,8 @@ def host_of(address: str) -> str:
     raise Unreachable(f"{address!r} is not an address. Expected tcp://host:port.")
 
 
-def probe(address: str, key: str, patience: float) -> Hello:
-    """Ask the node at `address` who it is.
+def probe(address: str, key: str, patience: float, claim: Claim | None = None) -> Hello:
+    """Ask the node at `address` who it is, and for the name that one will bear.
 
     Raises Unreachable where nothing answers within `patience` seconds, AccessDenied where the
     key is not the fabric's.
@@ -284,7 +303,8 @@ def probe(address: str, key: str, patience: float) -> Hello:
             raise Unreachable(
                 f"{address!r} is not an address: {error}. Expected tcp://host:port."
             ) from error
-        dealer.send(WHO_ARE_YOU)
+        claims = [] if claim is None else [msgspec.msgpack.encode(claim)]
+        dealer.send_multipart([WHO_ARE_YOU, *claims])
         poller = zmq.Poller()
         poller.register(dealer, zmq.POLLIN)
         poller.register(monitor, zmq.POLLIN)

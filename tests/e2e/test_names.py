@@ -1,30 +1,113 @@
-"""A name in a fabric has one bearer, and the one who has it keeps it."""
+"""A name has one bearer: one that answers keeps it, else a new process has it at once."""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from processes_for_tests import Programs
 
 import activebroker as ab
 from activebroker.core.errors import NameTaken
 from activebroker.fabric import serve
 
+KEY = ab.generate_key()
+AT_ONCE = 5.0  # seconds; half of those after which a silent process is found lost
 
-def test_a_living_node_keeps_its_name() -> None:
-    key = ab.generate_key()
-    broker = serve("atlanta", "tcp://127.0.0.1:*", key)
-    address = broker.transport.address
-    assert address is not None
-    try:
-        with ab.connect(address, key, name="sensor") as sensor:
-            readings = sensor.channel("readings", object)
-            with pytest.raises(NameTaken, match="'sensor' is in the fabric already"):
-                ab.connect(address, key, name="sensor")
-            with pytest.raises(NameTaken, match="'sensor'"):
-                serve("sensor", "tcp://127.0.0.1:*", key, join_address=address)
-            with readings.subscribe(timeout=10) as events, readings.supplier() as supplier:
-                supplier.publish(1)
-                assert next(iter(events)).content == 1
-        with ab.connect(address, key, name="sensor"):
-            pass  # it has left, and its name is free
-    finally:
-        broker.stop()
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    """The address of a broker in this process."""
+    broker = serve("atlanta", "tcp://127.0.0.1:*", KEY)
+    assert broker.transport.address is not None
+    yield broker.transport.address
+    broker.stop()
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    with Programs(tmp_path, KEY) as programs:
+        yield programs
+
+
+def test_a_living_node_keeps_its_name(hub: str) -> None:
+    with ab.connect(hub, KEY, name="sensor") as sensor:
+        readings = sensor.channel("readings", object)
+        with pytest.raises(NameTaken, match="'sensor' is in the fabric already"):
+            ab.connect(hub, KEY, name="sensor")
+        with pytest.raises(NameTaken, match="'sensor'"):
+            serve("sensor", "tcp://127.0.0.1:*", KEY, join_address=hub)
+        with readings.subscribe(timeout=10) as events, readings.supplier("JFK") as supplier:
+            supplier.publish(1)
+            assert next(iter(events)).content == 1
+            with (
+                ab.connect(hub, KEY) as other,
+                pytest.raises(NameTaken, match="in the living process 'sensor'"),
+            ):
+                other.channel("readings").supplier("JFK")
+    with ab.connect(hub, KEY, name="sensor"):
+        pass  # it has left, and its name is free
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_directory_s_own_name_is_not_to_be_had(hub: str, replace: bool) -> None:
+    with pytest.raises(NameTaken, match="'atlanta'"):
+        serve("atlanta", "tcp://127.0.0.1:*", KEY, join_address=hub, replace=replace)
+
+
+DEVICE = """
+import os, time
+address, listen, name = sys.argv[1:]
+began = time.monotonic()
+fabric = ab.connect(address, name=name or None, listen=bool(listen))
+readings = fabric.channel("readings", object)
+supplier = readings.supplier("JFK")
+events = readings.subscribe(timeout=60)
+took = time.monotonic() - began
+supplier.publish(os.getpid())
+say(next(iter(events)).content, took)
+try:
+    while True:
+        supplier.publish(0)
+        time.sleep(0.01)
+except ab.ActiveBrokerError as error:
+    say(type(error).__name__)
+try:
+    for event in events:
+        pass
+except ab.ActiveBrokerError as error:
+    say(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "listen", "name"),
+    [
+        ("killed", "listens", "sensor"),
+        ("killed", "", ""),
+        ("frozen", "listens", ""),
+        ("frozen", "", "sensor"),
+    ],
+)
+def test_a_process_that_does_not_answer_loses_its_names_at_once(
+    programs: Programs, hub: str, end: str, listen: str, name: str
+) -> None:
+    """Those of the node and of its supplier; one that was only frozen is told so."""
+    first = programs.run(DEVICE, hub, listen, name)
+    with ab.connect(hub, KEY) as fabric:
+        readings = fabric.channel("readings", object)
+        with readings.subscribe(timeout=30) as events:
+            seen = iter(events)
+            pid = int(first.line().split()[0])
+            os.kill(pid, signal.SIGKILL if end == "killed" else signal.SIGSTOP)
+            second, took = programs.run(DEVICE, hub, listen, name).line().split()
+            assert next(e.content for e in seen if e.content not in (0, pid)) == int(second)
+            print(f"a new process had its names within {took} s")
+            assert float(took) < AT_ONCE
+            if end == "frozen":
+                os.kill(pid, signal.SIGCONT)
+                assert first.line() == "Closed"
+                assert "took this process, " in (told := first.line()) and "Unreachable" in told

@@ -201,7 +201,7 @@ def test_an_unknown_place(
 
 
 def test_a_supplier_s_name_that_is_taken(channel: ab.Channel) -> None:
-    taken = "has a supplier 'NYSE' already: close it first"
+    taken = "has a supplier 'NYSE' already, in the living process 'local'"
     with channel.supplier("NYSE"), pytest.raises(NameTaken, match=taken):
         channel.supplier("NYSE")
     channel.supplier("NYSE")

@@ -1,0 +1,101 @@
+"""Whose a name is: one that answers keeps it; else a new process has it at once, as all it was."""
+
+from __future__ import annotations
+
+import pytest
+from scene_for_tests import COUNTED, Scene
+
+from activebroker.broker.messages import ClaimName, OpenSupplier
+from activebroker.core.errors import NameTaken, Unreachable
+from activebroker.simulation.reference import Count
+
+SOON = 2.0  # seconds; a death is found by silence after ten
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def gone(scene: Scene, name: str, how: str) -> None:
+    if how == "killed":
+        scene.net.kill(name)
+    elif how == "frozen":
+        scene.host(name).pause()
+    else:  # cut off
+        for one, other in (("hub", name), (name, "hub")):
+            scene.net.network.cut(one, other, 60.0)
+
+
+def claim(scene: Scene, name: str, replace: bool = False) -> None:
+    """As a process does that is about to join; by way of any broker."""
+    scene.ask("dallas", ClaimName(name, replace))
+
+
+@pytest.mark.parametrize("name", ["east", "atlanta", "hub", "nobody"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_who_answers_keeps_its_name_unless_it_is_replaced(
+    scene: Scene, name: str, replace: bool
+) -> None:
+    if name == "hub" or (name != "nobody" and not replace):
+        with pytest.raises(NameTaken, match=f"'{name}' is in the fabric already, and answers"):
+            claim(scene, name, replace)
+        assert name in scene.directory.members
+    else:
+        claim(scene, name, replace)
+        assert name not in scene.directory.members
+
+
+@pytest.mark.parametrize("name", ["east", "atlanta"])
+@pytest.mark.parametrize("how", ["killed", "frozen", "cut off"])
+def test_who_does_not_answer_loses_its_name_at_once(scene: Scene, how: str, name: str) -> None:
+    gone(scene, name, how)
+    began = scene.net.env.now
+    claim(scene, name)
+    assert name not in scene.directory.members
+    assert scene.net.env.now - began < SOON
+
+
+def test_who_was_only_frozen_is_told_when_it_goes_on(scene: Scene) -> None:
+    east = scene.host("east")
+    sink = scene.subscribe("east", "x")
+    east.pause()
+    claim(scene, "east")
+    east.resume()
+    scene.net.run_for(SOON)
+    assert east.expelled and "another process has taken its name" in east.node.orphaned
+    assert isinstance(sink.intake.error, Unreachable)
+    assert east.node.peers.links == {}, "it leaves the name's connections to its successor"
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen", "cut off"])
+def test_a_supplier_s_name_is_had_at_once_by_whatever_process(scene: Scene, how: str) -> None:
+    sink = scene.subscribe("hub", "x")
+    scene.supplier("east", "JFK")
+    gone(scene, "east", how)
+    began = scene.net.env.now
+    scene.supplier("west", "JFK").publish(0, 1)
+    scene.net.run_for(SOON)
+    assert sink.of("JFK") == ["0", "1"]
+    assert scene.net.env.now - began < 2 * SOON and "east" not in scene.directory.members
+
+
+def test_a_supplier_s_name_stays_with_one_that_answers(scene: Scene) -> None:
+    scene.supplier("east", "JFK")
+    for host in ("west", "east"):
+        with pytest.raises(NameTaken, match="'JFK' already, in the living process 'east'"):
+            scene.ask(host, OpenSupplier("x", "JFK", host))
+    assert "east" in scene.directory.members
+
+
+def test_what_a_broker_ran_goes_on_as_soon_as_it_comes_back(scene: Scene) -> None:
+    east = scene.supplier("east", "JFK")
+    scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", "x.Count")
+    east.publish(0, 0, 0)
+    scene.net.run_for(SOON)
+    scene.net.kill("atlanta")
+    east.publish(0, 0, 0)
+    claim(scene, "atlanta")
+    scene.net.run_for(SOON)
+    assert sink.traces == COUNTED
