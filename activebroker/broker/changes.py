@@ -54,7 +54,8 @@ class Changes:
     """`call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it.
 
     `ended(migration, outcome, reason)` is called when a migration ends, `ended_late` with the same
-    besides when its change was told before that it is overdue.
+    besides when its change was told before that it is overdue. `changed()` is called after each
+    change.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Changes:
         now: Callable[[], float],
         ended: Callable[[Migration, str, str], None],
         ended_late: Callable[[Migration, str, str], None],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._call = call
         self._tell = tell
@@ -72,6 +74,7 @@ class Changes:
         self._now = now
         self._ended = ended
         self._ended_late = ended_late
+        self._changed = changed
         self._queue: deque[Waiting] = deque()
         self._current: tuple[Change, Done] | None = None
         self._migration: Migration | None = None  # that the current change waits for
@@ -155,25 +158,25 @@ class Changes:
         try:
             step = change.throw(error) if error is not None else change.send(value)
         except StopIteration as stop:
-            self._current = None
-            done(stop.value, None)
-            self.go_on()
+            self._end(done, stop.value, None)
         except ActiveBrokerError as failure:
-            self._current = None
-            done(None, failure)
-            self.go_on()
+            self._end(done, None, failure)
         except Exception as failure:
             # A fault of ours: the one who asked is told, and the others are served.
             log.exception("a change of the fabric failed")
-            self._current = None
-            done(None, ActiveBrokerError(f"The directory failed: {failure!r}"))
-            self.go_on()
+            self._end(done, None, ActiveBrokerError(f"The directory failed: {failure!r}"))
         else:
             if isinstance(step, Migration):
                 self._migration = self._migrations[step.plan.derivation] = step
                 step.begin(self._tell, self._set_deadline, self._migrated, self._now)
             else:
                 self._ask(step)
+
+    def _end(self, done: Done, result: Any, error: ActiveBrokerError | None) -> None:
+        self._current = None
+        self._changed()
+        done(result, error)
+        self.go_on()
 
     def _ask(self, step: Calls | Attempt) -> None:
         calls = step.calls if isinstance(step, Attempt) else step

@@ -6,6 +6,7 @@ they move, is in `endings.py` and `derivations.py`.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from activebroker.broker.changes import PATIENCE, Change, Changes, Done, Obstacl
 from activebroker.broker.checkpoints import Checkpoints
 from activebroker.broker.derivations import Derivations
 from activebroker.broker.endings import Endings
+from activebroker.broker.leases import Leases
 from activebroker.broker.messages import (
     Body,
     CallBody,
@@ -67,6 +69,7 @@ from activebroker.core.errors import (
 from activebroker.routing import Channel, Graph, Member, Outlet, Port
 from activebroker.routing.parts import SUPPLIER
 
+log = logging.getLogger(__name__)
 FORGOTTEN = 10.0  # seconds after which an accusation has nothing to do with one before
 AT_ONCE = 0.5  # seconds in which the bearer of a name answers, if another process asks for it
 
@@ -74,7 +77,7 @@ AT_ONCE = 0.5  # seconds in which the bearer of a name answers, if another proce
 class Directory:
     """`call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it;
     `expel(node)` takes a member for lost; `incarnation(node)` is that of the process heard last,
-    0 if none is."""
+    0 if none is. `set_timer(key, after)` lets `timer_fired` be called, None takes it back."""
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class Directory:
         call: Callable[[str, CallBody, float, Done], None],
         tell: Callable[[str, Body], None],
         set_deadline: Callable[[int, float | None], None],
+        set_timer: Callable[[str, float | None], None],
         now: Callable[[], float],
         expel: Callable[[str], None],
         incarnation: Callable[[str], int],
@@ -101,10 +105,17 @@ class Directory:
             now,
             lambda *ended: self._stories.ended(*ended),
             lambda *ended: self._derivations.ended_late(*ended),
+            lambda: self._leases.review(),
         )
         self._stories = Stories(me.name, self._changes, call, now)
         self._checkpoints = Checkpoints(self._wiring, self._changes)
         recovery = Recovery(self._wiring, expel)
+        self._leases = Leases(
+            self.graph,
+            lambda channel, after: set_timer(f"lease {channel}", after),
+            now,
+            self._end_unheld,
+        )
         self._endings = Endings(self._wiring, self._changes, self._checkpoints, recovery)
         self._derivations = Derivations(
             me.name, self._wiring, self._changes, self._checkpoints, self._endings
@@ -116,7 +127,7 @@ class Directory:
         What only looks does not wait for changes under way: they are what one looks for.
         """
         if isinstance(body, ReportStatus):
-            report(self.members, self.graph, self._stories, self._wiring.call, done)
+            report(self.members, self.graph, self._stories, self._wiring.call, done, self._now())
             return
         if isinstance(body, TellStory):
             self._stories.tell(body.channel, done)
@@ -143,6 +154,11 @@ class Directory:
     def tick(self) -> None:
         """Called several times a second."""
         self._changes.expire()
+
+    def timer_fired(self, kind: str, name: str) -> None:
+        """A timer that was set with the key `kind name`."""
+        if kind == "lease":
+            self._leases.run_out(name)
 
     def _obstacle(self, body: CallBody) -> Obstacle:
         """What a request has to wait for: a channel is changed when nothing of it moves."""
@@ -230,11 +246,14 @@ class Directory:
 
     def _bearer(self, body: CallBody) -> str | None:
         """Another process that bears the name which a request is for."""
-        if not isinstance(body, OpenSupplier):
-            return None
-        channel = self.graph.channels.get(body.channel)
-        own = outlet_named(channel, body.supplier) if channel is not None else None
-        return None if own is None or own.node == body.node else own.node
+        bearer: str | None = None
+        if isinstance(body, OpenSupplier):
+            channel = self.graph.channels.get(body.channel)
+            own = outlet_named(channel, body.supplier) if channel is not None else None
+            bearer = None if own is None else own.node
+        elif isinstance(body, Derive) and (channel := self.graph.channels.get(body.name or "")):
+            bearer = channel.owner if channel.owned and not channel.closed else None
+        return None if bearer == getattr(body, "node", None) else bearer
 
     def _prove(self, name: str, then: Callable[[], None]) -> None:
         """Take a member for lost that does not answer at once; then go on."""
@@ -274,6 +293,7 @@ class Directory:
         for pair in [pair for pair in self._answered if name in pair]:
             del self._answered[pair]
         if self.members.pop(name, None) is not None:
+            self._leases.disown(name)
             self._tell_members()
 
     def _tell_members(self) -> None:
@@ -333,7 +353,7 @@ class Directory:
                 )
             channel = self.graph.channels[body.name] = Channel(body.name, body.type)
         elif channel.closed:
-            raise Closed(f"Channel {body.name!r} was closed.")
+            raise Closed(f"Channel {body.name!r} was closed.{channel.ended}")
         elif body.type is not None and body.type.fingerprint != channel.type.fingerprint:
             raise ChannelTypeConflict(
                 f"Channel {body.name!r} exists with events of type {channel.type.name}; it cannot "
@@ -414,9 +434,22 @@ class Directory:
                 "cannot run at 'supplier': choose 'consumer', 'spark' or a broker."
             )
         name = body.name or free_name(self.graph, f"{parent.name}.{body.envelope.name}")
-        if name in self.graph.channels and not self.graph.channels[name].closed:
-            raise NameTaken(f"A channel {name!r} exists already: choose another name.")
+        known = self.graph.channels.get(name)
+        if known is not None and not known.closed:
+            if self._adopts(known, body):
+                known.owned, known.lease = True, body.lease
+                return self._info(known)
+            if known.owned or known.lease is None:
+                raise NameTaken(f"A channel {name!r} exists already: choose another name.")
+            if self._leases.taken(known):
+                raise NameTaken(
+                    f"A channel {name!r} exists already and is still taken, though "
+                    f"{known.owner!r}, which derived it, is gone: open it by its name, or choose "
+                    "another name."
+                )
+            yield from self._endings.close(known)  # an orphan
         child = Channel(name, body.envelope.output, parent.name, body.envelope, body.at, body.node)
+        child.lease = body.lease
         self.graph.channels[name] = child
         try:
             if body.at != SUPPLIER:
@@ -428,6 +461,21 @@ class Directory:
             yield from self._wiring.feed_relays(parent)
             raise
         return self._info(child)
+
+    def _adopts(self, known: Channel, body: Derive) -> bool:
+        """Whether a process asks for what one of its name had derived, and others still take."""
+        ours = not known.owned and known.owner == body.node
+        return ours and (known.parent, known.envelope) == (body.channel, body.envelope)
+
+    def _end_unheld(self, channel: Channel, why: str) -> None:
+        def end() -> Change:
+            if channel.runs_out is not None:
+                log.info("channel %r ends:%s", channel.name, why)
+                channel.ended = why
+                yield from self._endings.close(channel)
+
+        obstacle = self._obstacle(CloseChannel(channel.name))
+        self._changes.submit(end(), lambda result, error: None, obstacle, math.inf)
 
     def _Move(self, body: Move) -> Change:
         return self._derivations.move(body)

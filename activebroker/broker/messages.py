@@ -180,11 +180,15 @@ class Unsubscribe(Message, frozen=True):
 
 
 class Derive(Message, frozen=True):
+    """`lease`: seconds that the channel lives without its owner, `node`, and without anybody who
+    takes it; None: until it is closed."""
+
     channel: str
     name: str | None
     envelope: Envelope
     at: str
     node: str
+    lease: float | None = None
 
 
 class Move(Message, frozen=True):

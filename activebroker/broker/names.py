@@ -13,7 +13,7 @@ def channel_named(graph: Graph, name: str) -> Channel:
     if channel is None:
         raise UnknownChannel(f"There is no channel {name!r}." + suggestion(name, open_names(graph)))
     if channel.closed:
-        raise Closed(f"Channel {name!r} was closed.")
+        raise Closed(f"Channel {name!r} was closed.{channel.ended}")
     return channel
 
 

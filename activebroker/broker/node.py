@@ -143,6 +143,7 @@ class Node:
                 self._call,
                 self._tell,
                 self._set_move_deadline,
+                self._set_timer,
                 lambda: self._now,
                 self._lose,
                 self.peers.incarnation,
@@ -464,6 +465,8 @@ class Node:
                     move.deadline_passed()
             case "idle":
                 self.exchange.idle(int(number))
+            case _ if self.directory is not None:
+                self.directory.timer_fired(kind, number)
 
     def _tick(self) -> None:
         for peer in self.peers.silent(self._now):
@@ -540,8 +543,10 @@ class Node:
         return None if self.directory is None else self.directory.migration(derivation)
 
     def _set_move_deadline(self, derivation: int, at: float | None) -> None:
-        key = f"move {derivation}"
-        self._effects.append(CancelTimer(key) if at is None else SetTimer(key, at - self._now))
+        self._set_timer(f"move {derivation}", None if at is None else at - self._now)
+
+    def _set_timer(self, key: str, after: float | None) -> None:
+        self._effects.append(CancelTimer(key) if after is None else SetTimer(key, after))
 
 
 def _member(value: Any) -> Member:

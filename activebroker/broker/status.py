@@ -22,6 +22,7 @@ def report(
     stories: Stories,
     call: Callable[[str, CallBody, float, Done], None],
     done: Done,
+    now: float,
 ) -> None:
     """Ask all nodes for their counters, and tell `done` the whole."""
     names = tuple(members)
@@ -31,7 +32,7 @@ def report(
             {"name": each.name, "address": each.address, "broker": each.is_broker}
             for each in members.values()
         ],
-        "channels": [_channel(channel, graph) for channel in graph.channels.values()],
+        "channels": [_channel(channel, graph, now) for channel in graph.channels.values()],
         "moves": stories.under_way(),
         "ended_moves": stories.last_ended(),
         "nodes": nodes,
@@ -93,7 +94,7 @@ def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:
     }
 
 
-def _channel(channel: Channel, graph: Graph) -> dict[str, Any]:
+def _channel(channel: Channel, graph: Graph, now: float) -> dict[str, Any]:
     envelope = channel.envelope
     return {
         "name": channel.name,
@@ -104,6 +105,10 @@ def _channel(channel: Channel, graph: Graph) -> dict[str, Any]:
         "predicate": channel.predicate,
         "exact": None if envelope is None else envelope.exact,
         "closed": channel.closed,
+        "ended": channel.ended.strip(),
+        "owner": channel.owner if channel.owned else "",
+        "lease": channel.lease,
+        "runs_out_in": None if channel.runs_out is None else channel.runs_out - now,
         "suppliers": sorted({o.supplier for o in channel.outlets.values() if o.supplier}),
         "supplier_nodes": {o.supplier: o.node for o in channel.outlets.values() if o.supplier},
         "consumers": sum(port.makes is None for port in channel.ports.values()),

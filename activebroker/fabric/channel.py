@@ -79,23 +79,36 @@ class Channel:
         subscription = Subscription(fabric, self.name, port, events, callback, timeout)
         return fabric.remember_subscription(subscription)
 
-    def derive(self, filter: object, *, at: str = "supplier", name: str | None = None) -> Channel:
+    def derive(
+        self,
+        filter: object,
+        *,
+        at: str = "supplier",
+        name: str | None = None,
+        keep: bool = False,
+        lease: float | None = None,
+    ) -> Channel:
         """Make a channel of the events that a filter forwards.
 
         `filter` is a FIFOFilter class, `(class, args…)`, an instance, or a function of the content
         that tells whether to forward. `at` is where it runs: "supplier", "consumer" (this
         process), a broker's name, or "spark".
 
+        The channel lives as long as this process is in the fabric, or somebody takes it (a
+        subscription, or another derived channel), and `lease` seconds more: by default those of
+        the fabric. With `keep` it lives until it is closed.
+
         Raises InvalidFilter, FilterNotPicklable, UnknownField, EventTypeError, UnknownPlace,
         NameTaken, PayloadRefused, Closed.
         """
         fabric = self._fabric
+        seconds = None if keep else fabric.lease if lease is None else lease
         spec = FilterSpec.of(filter)
         extraction = analyse(spec, self.type)
         envelope = pack(spec, self.type, extraction, key=fabric.signing_key)
         # So that the events come as instances of the class, wherever the filter runs.
         fabric.register(spec.output_type(self.type))
-        info = fabric.request(Derive(self.name, name, envelope, at, fabric.node))
+        info = fabric.request(Derive(self.name, name, envelope, at, fabric.node, seconds))
         channel = fabric.channel_of(info, extraction)
         channel._derived = spec, self.type
         return channel

@@ -44,6 +44,7 @@ from derivation.balance import Balance, Policy
 from predicate_extract import Extraction
 
 log = logging.getLogger(__name__)
+LEASE = 60.0  # seconds that a derived channel lives without its owner or anybody who takes it
 PATIENCE = 60.0  # seconds that the directory may take to answer: a move may be before us
 BLAME = 5.0  # seconds more, for it to find out who holds a move up
 DRAIN = 10.0  # seconds that closing waits for what was published to arrive
@@ -61,11 +62,15 @@ class Fabric(Closing):
     """`Fabric()` is embedded: all of it runs in this process, without sockets or servers.
 
     `brokers` are names of places where filters can run; in an embedded fabric each is a thread.
+    `lease`: seconds that a channel derived here lives without this process or anybody who takes it.
     `connect(address)` joins a fabric that runs elsewhere, `ray_deploy.RayFabric` starts one on a
     Ray cluster; all three have the same methods. Use it as a context manager, or call `close`.
     """
 
-    def __init__(self, brokers: Iterable[str] = (), *, host: Host | None = None) -> None:
+    def __init__(
+        self, brokers: Iterable[str] = (), *, host: Host | None = None, lease: float = LEASE
+    ) -> None:
+        self.lease = lease
         self._host: Host = host or EmbeddedHost(brokers)
         self._failures: dict[str, FailureLog] = {}
         self._parents: dict[str, str | None] = {}  # of channels that were opened or derived here
@@ -283,13 +288,19 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def connect(
-    address: str, key: str | None = None, *, name: str | None = None, listen: bool = True
+    address: str,
+    key: str | None = None,
+    *,
+    name: str | None = None,
+    listen: bool = True,
+    lease: float = LEASE,
 ) -> Fabric:
     """Join a running fabric at `tcp://host:port`, the address of any of its brokers.
 
     `key` is the fabric's key; on this machine the user's own key file serves without one.
     `name` is this process's name in the fabric. `listen=False` where others cannot dial this
-    process (a device behind a NAT): it then dials them.
+    process (a device behind a NAT): it then dials them. `lease`: seconds that a channel derived
+    here lives when this process is gone and nobody takes it.
     Raises Unreachable, AccessDenied, NameTaken.
     """
-    return Fabric(host=JoinedHost(address, key, name=name, listen=listen))
+    return Fabric(host=JoinedHost(address, key, name=name, listen=listen), lease=lease)

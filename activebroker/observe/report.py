@@ -29,7 +29,11 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """`parent`, `at`, `filter`, `predicate` (reads like SQL) and `exact` say how it is derived."""
+    """`parent`, `at`, `filter`, `predicate` (reads like SQL) and `exact` say how it is derived.
+
+    `owner` is the process that derived it, empty if that is gone; `runs_out_in`: seconds after
+    which it ends if nobody takes it; `ended`: why it did, if no user closed it.
+    """
 
     name: str
     type: str
@@ -41,6 +45,9 @@ class Channel(msgspec.Struct, frozen=True):
     closed: bool
     suppliers: list[str]
     consumers: int
+    owner: str = ""
+    runs_out_in: float | None = None
+    ended: str = ""
 
 
 class Derivation(msgspec.Struct, frozen=True):

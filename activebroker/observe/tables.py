@@ -58,6 +58,14 @@ def _nodes(nodes: list[Node]) -> Table:
     )
 
 
+def _place(channel: Channel) -> str:
+    if channel.closed:
+        return "closed"
+    if channel.runs_out_in is None:
+        return channel.at
+    return f"{channel.at}, ends in {channel.runs_out_in:.0f} s"
+
+
 def _channels(channels: list[Channel]) -> Table:
     headings = ("name", "type", "place", "filter", "predicate", "exact", "suppliers", ">consumers")
     return _table(
@@ -67,7 +75,7 @@ def _channels(channels: list[Channel]) -> Table:
             (
                 channel.name,
                 channel.type,
-                "closed" if channel.closed else channel.at,
+                _place(channel),
                 channel.filter or "",
                 channel.predicate or "",
                 "" if channel.exact is None else "yes" if channel.exact else "no",

@@ -124,6 +124,9 @@ class Channel:
     `left` are outlets that have ended, and where something may still be kept for who takes the
     channel. `takers` are those who take it, each with the positions behind which it began to.
 
+    `owned`: the process that derived it, `owner`, is there still. If not, and nobody takes it for
+    `lease` seconds (None: for ever), it ends, at `runs_out`. `ended` tells why it has.
+
     `next` is what the filter changes to, while it does.
 
     `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
@@ -147,6 +150,10 @@ class Channel:
     fresh: bool = True
     returning: bool = False
     next: Next | None = None
+    owned: bool = True
+    lease: float | None = None
+    runs_out: float | None = None
+    ended: str = ""
 
     def stage_spec(
         self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None

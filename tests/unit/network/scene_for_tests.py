@@ -131,10 +131,16 @@ class Scene:
         self.ask(sink.host.name, Unsubscribe(sink.channel, sink.port))
 
     def derive(
-        self, filter: type[FIFOFilter], at: str, parent: str = "x", host: str = "west"
+        self,
+        filter: type[FIFOFilter],
+        at: str,
+        parent: str = "x",
+        host: str = "west",
+        name: str = "",
+        lease: float | None = None,
     ) -> str:
-        name = f"{parent}.{filter.__name__}"
-        self.ask(host, Derive(parent, name, envelope_of(filter), at, host))
+        name = name or f"{parent}.{filter.__name__}"
+        self.ask(host, Derive(parent, name, envelope_of(filter), at, host, lease))
         return name
 
     def begin_move(self, channel: str, to: str, host: str = "west") -> Answered:
