@@ -6,6 +6,7 @@ their items are queued here instead of put on a link.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -56,6 +57,7 @@ from activebroker.events import EventType, TypeRegistry, load
 from activebroker.matching import Parcel
 from activebroker.routing import FlowSpec, Positions, StageSpec
 
+log = logging.getLogger(__name__)
 CREDIT_STEP = WINDOW // 4  # bytes consumed before credit goes back
 SETTLE_EVERY = 0.01  # seconds between a subscription's news for what feeds it, if any
 
@@ -378,13 +380,14 @@ class Exchange:
     def receive(self, source: str, body: Body, buffers: Sequence[Any]) -> bool:
         """Handle an in-band message or credit from a peer; False if it is neither."""
         match body:
-            case Events(flow, port_id, supplier, fingerprint, certain, upto):
-                type_ = self._registry.get(fingerprint)
-                if type_ is None:
-                    raise ProtocolError(f"{source!r} sent events of a type it did not announce.")
-                if (port := self.ports.get(port_id)) is not None:
-                    parcel = Parcel(load(type_, supplier, buffers), certain, upto)
-                    self._arrived(port, flow, parcel)
+            case Events(flow, port_id):
+                if (port := self.ports.get(port_id)) is not None and flow in port.flows:
+                    try:
+                        parcel = self._read(body, buffers)
+                    except ProtocolError as error:
+                        self._break(port, source, body, error)
+                    else:
+                        self._arrived(port, flow, parcel)
             case StreamEnded(flow, port_id) | FlowEnded(flow, port_id):
                 if (port := self.ports.get(port_id)) is not None:
                     self._arrived(port, flow, body)
@@ -410,6 +413,26 @@ class Exchange:
             case _:
                 return False
         return True
+
+    def _read(self, head: Events, buffers: Sequence[Any]) -> Parcel:
+        if (type_ := self._registry.get(head.type)) is None:
+            raise ProtocolError("events of a type that was not announced.")
+        return Parcel(load(type_, head.supplier, buffers), head.certain, head.upto)
+
+    def _break(self, port: Port, source: str, head: Events, error: ProtocolError) -> None:
+        """What has come is no batch: nobody can take it, now or later, and nobody else has it."""
+        reason = (
+            f"{self._here!r} cannot read the events of supplier {head.supplier!r} before position "
+            f"{head.upto[1]} that {source!r} has sent, and takes no more: {error} Are both of the "
+            "same activebroker release? Then subscribe, or derive, again."
+        )
+        log.error("%s", reason)
+        if port.id in self.stages:
+            self._drop_flow(port.flows[head.flow])
+            self._arrived(port, head.flow, FlowEnded(head.flow, port.id, True, reason))
+        else:
+            self.close_port(port.id)
+            self._effects.append(EndSubscription(port.id, ProtocolError(reason)))
 
     def merge(
         self,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from activebroker.broker.messages import Body
 from activebroker.core.errors import ProtocolError
+from activebroker.routing import Count
 
 PROTOCOL_VERSION = 8
+MOST_GAPS = 64  # that are asked for at once
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -22,9 +26,9 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     sender: str
     incarnation: int
     to: int
-    seq: int
-    ack: int
-    missing: tuple[tuple[int, int], ...]
+    seq: Count
+    ack: Count
+    missing: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=MOST_GAPS)]
     body: Body
 
 
@@ -40,7 +44,7 @@ def decode(data: bytes | memoryview) -> Frame:
     """Raises ProtocolError for what is not a frame of this protocol version."""
     try:
         frame = _decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ProtocolError(
             f"A peer sent what is not a frame of this protocol: {error}."
         ) from error

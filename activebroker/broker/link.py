@@ -5,8 +5,8 @@ order; the link numbers frames, keeps them until acknowledged and sends again wh
 The receiver asks for just that, on a gap or when a heartbeat overtakes what it announces, and holds
 what came early. It asks once for all it has heard of, and again only when nothing has come of it
 for a while: repeated without need, it would bury a slow process, or a thin link, in copies. For
-the same reason the sender has no resend timer. How much can be unacknowledged, or early, is
-bounded by the flows' credit, not here.
+the same reason the sender has no resend timer. How much can be unacknowledged is bounded by the
+flows' credit, not here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from activebroker.broker.frame import PROTOCOL_VERSION, Frame, encode
+from activebroker.broker.frame import MOST_GAPS, PROTOCOL_VERSION, Frame, encode
 from activebroker.broker.messages import Body, Heard
 
 Buffers = Sequence[Any]  # objects with the buffer protocol
@@ -26,7 +26,7 @@ Buffers = Sequence[Any]  # objects with the buffer protocol
 ACK_EVERY = 32  # frames received before an acknowledgement goes out by itself
 HEARTBEAT_EVERY = 1.0  # seconds
 ASK_EVERY = 0.5  # seconds without anything of what was asked for
-MOST_GAPS = 64  # that are asked for at once
+MOST_EARLY = 4096  # frames held before their turn; later ones are asked for again
 
 
 @dataclass(slots=True)
@@ -71,16 +71,18 @@ class Link:
         self.heard_at = now
         while self._unacked and self._unacked[0][0] <= frame.ack:
             self._unacked.popleft()
-        for first, last in frame.missing if self._unacked else ():
-            oldest = self._unacked[0][0]
-            again = islice(self._unacked, max(first - oldest, 0), max(last + 1 - oldest, 0))
+        oldest = begin = self._unacked[0][0] if self._unacked else self._sent + 1
+        for first, last in frame.missing:  # none twice, whatever is asked for
+            begin, end = max(first, begin), last + 1
+            again = islice(self._unacked, begin - oldest, max(end, begin) - oldest)
             self.outgoing += [(head, parts) for _, head, parts in again]
+            begin = max(end, begin)
         self._announced = max(self._announced, frame.seq)
         ready: list[tuple[Body, Buffers]] = []
         if not isinstance(frame.body, Heard):
             if frame.seq <= self._received:
                 self._acked = min(self._acked, frame.seq - 1)  # our acknowledgement was lost
-            else:
+            elif frame.seq <= self._received + MOST_EARLY:
                 self._early[frame.seq] = frame.body, buffers
             while (following := self._early.pop(self._received + 1, None)) is not None:
                 self._received += 1

@@ -29,6 +29,7 @@ from activebroker.broker.messages import (
     Ties,
 )
 from activebroker.broker.stage import Stage
+from activebroker.core.errors import ProtocolError
 from activebroker.events import TypeRegistry, describe, load
 from activebroker.matching import Parcel
 from activebroker.routing import FlowSpec, Positions
@@ -236,6 +237,26 @@ class Moves:
                     self._at_origin(plan.derivation, origin.AckReceived(flow, lost=True), now)
 
     def _hand_over(self, body: HandOverState, buffers: Sequence[Any], now: float) -> None:
+        items, error = [], body.error
+        try:
+            items = self._items(body, buffers)
+        except ProtocolError as malformed:  # the old place has it no more
+            error = f"{self._here!r} cannot read what {body.origin!r} has handed over: {malformed}"
+        hand_over = protocol.HandOver(
+            body.derivation,
+            body.origin,
+            body.state,
+            tuple(items),
+            body.ended,
+            error,
+            body.lost,
+            body.inputs,
+            body.outputs,
+            body.ties,
+        )
+        self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
+
+    def _items(self, body: HandOverState, buffers: Sequence[Any]) -> list[Parcel | StreamEnded]:
         items: list[Parcel | StreamEnded] = []
         taken = 0
         for head in body.parcels:
@@ -246,19 +267,7 @@ class Moves:
             taken += head.buffers
             type_ = self._registry.resolve(head.type)
             items.append(Parcel(load(type_, head.supplier, part), head.certain, head.upto))
-        hand_over = protocol.HandOver(
-            body.derivation,
-            body.origin,
-            body.state,
-            tuple(items),
-            body.ended,
-            body.error,
-            body.lost,
-            body.inputs,
-            body.outputs,
-            body.ties,
-        )
-        self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
+        return items
 
     def _end(self, end: EndMove, now: float) -> None:
         derivation, cancelled = end.derivation, end.cancelled

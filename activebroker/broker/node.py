@@ -152,7 +152,8 @@ class Node:
     def handle(self, input: Input, now: float) -> list[Effect]:
         """Take one input at `now` (seconds, of any monotonic clock); return effects in order.
 
-        Raises ProtocolError for a frame that cannot be decoded; nothing was changed then.
+        Raises ProtocolError for a frame that cannot be decoded, or says what its sender has no
+        business to say; that part of it has changed nothing.
         """
         self._now = self.exchange.now = now
         match input:
@@ -223,9 +224,15 @@ class Node:
             return
         if self.peers.is_greeting(frame):
             return
+        wrong: ProtocolError | None = None
         for body, its_buffers in self.peers.receive(frame, buffers, self._now):
             if not self.peers.is_gone(frame):
-                self._receive(frame.sender, body, its_buffers)
+                try:
+                    self._receive(frame.sender, body, its_buffers)
+                except ProtocolError as error:
+                    wrong = wrong or error  # what comes after it was acknowledged as well
+        if wrong is not None:
+            raise wrong
 
     def _receive(self, source: str, body: Body, buffers: Sequence[Any]) -> None:
         if self.exchange.receive(source, body, buffers) or self.moves.receive(

@@ -150,7 +150,7 @@ class Stage:
             return change
         if self._leaving and not self._inbox:
             # If the supplier is lost, the directory may count on these flows still.
-            self.outlet.end(finished=True, keeps=True)
+            self.outlet.end(finished=True, error=self.port.error, keeps=True)
         elif not self._inbox and self.outlet.ready and (self.port.complete or self.port.error):
             if not self.exact:
                 self._working = self._ending = True

@@ -10,9 +10,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+TEXT = 4000  # characters of a message
+
 
 class ActiveBrokerError(Exception):
-    """Base class of every error that activebroker raises."""
+    """Base class of every error that activebroker raises.
+
+    A message may quote what a user gave, which may be of any size; it is shortened.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(shortened(each) if isinstance(each, str) else each for each in args))
 
 
 class EventTypeError(ActiveBrokerError, TypeError):
@@ -96,6 +104,14 @@ class JavaNotFound(ActiveBrokerError, RuntimeError):
 
 class ProtocolError(ActiveBrokerError):
     """A local call broke a machine's contract, or a peer speaks another protocol version."""
+
+
+def shortened(text: str, most: int = TEXT) -> str:
+    """Return the text, without its middle if it has more than `most` characters."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} … {len(text) - 2 * half:,} characters more … {text[-half:]}"
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -1,9 +1,11 @@
 """Events, event types, and batches of events as Arrow columns."""
 
 from activebroker.events.annotations import Precision, Shape, Zone
-from activebroker.events.batch import Batch, concat
+from activebroker.events.batch import Batch, Unreadable, concat
 from activebroker.events.building import build_batch, encode
 from activebroker.events.event import Event
+from activebroker.events.kinds import sketch
+from activebroker.events.piecewise import piecewise
 from activebroker.events.tables import from_table
 from activebroker.events.types import ANY, EventType
 from activebroker.events.wire import TypeDescription, TypeRegistry, describe, dump, load
@@ -17,6 +19,7 @@ __all__ = [
     "Shape",
     "TypeDescription",
     "TypeRegistry",
+    "Unreadable",
     "Zone",
     "build_batch",
     "concat",
@@ -25,4 +28,6 @@ __all__ = [
     "encode",
     "from_table",
     "load",
+    "piecewise",
+    "sketch",
 ]

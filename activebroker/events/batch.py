@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from activebroker.core.errors import ProtocolError
+from activebroker.core.errors import EventRefused, ProtocolError
 from activebroker.events.event import Event
+from activebroker.events.piecewise import piecewise
 from activebroker.events.sizes import size
 from activebroker.events.types import EventType
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row of a batch that is no event in this process, for want of its class say.
+
+    `content` is what shows of it, `error` what building it raised.
+    """
+
+    row: int
+    seq: int
+    content: str
+    error: BaseException
+
+    @property
+    def reason(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +83,53 @@ class Batch:
         return times
 
     def contents(self) -> list[Any]:
-        """Build the content objects; numpy arrays in them are read-only views of this batch."""
-        return self.type.codec.decode(self.columns.columns[2:], self.num_rows)
+        """Build the content objects; numpy arrays in them are read-only views of this batch.
+
+        Raises `EventRefused` for the first that cannot be built in this process.
+        """
+        try:
+            return self._contents()
+        except Exception:  # noqa: BLE001 - whatever a content's class raises
+            return [event.content for event in self.events()]
 
     def events(self) -> list[Event]:
-        """Build the event objects."""
+        """Build the event objects; raises `EventRefused` for the first that cannot be."""
+        _, events, unreadable = self.read()
+        if unreadable:
+            row = unreadable[0]
+            raise EventRefused(
+                f"event {row.seq} of supplier {self.supplier!r}, {row.content}, cannot be decoded "
+                f"in this process: {row.reason}"
+            ) from row.error
+        return events
+
+    def read(self) -> tuple[Batch, list[Event], list[Unreadable]]:
+        """Build the event objects; return the batch of those and tell of all others, which cannot
+        be built in this process."""
+        unreadable: list[Unreadable] = []
+
+        def build(rows: Sequence[int]) -> list[Event]:
+            whole = len(rows) == self.num_rows
+            return (self if whole else self.slice(rows[0], len(rows)))._events()
+
+        def fail(row: int, error: BaseException) -> None:
+            content = self.type.codec.sketch([c.slice(row, 1) for c in self.columns.columns[2:]])
+            unreadable.append(Unreadable(row, int(self.seqs[row]), content, error))
+
+        events = list(chain.from_iterable(piecewise(range(self.num_rows), build, fail)))
+        if not unreadable:
+            return self, events, unreadable
+        good = np.ones(self.num_rows, np.bool_)
+        good[[each.row for each in unreadable]] = False
+        return self.filter(good), events, unreadable
+
+    def _contents(self) -> list[Any]:
+        return self.type.codec.decode(self.columns.columns[2:], self.num_rows)
+
+    def _events(self) -> list[Event]:
         seqs, times = self.seqs.tolist(), self.times.tolist()
         header = repeat(self.type.name), repeat(self.supplier), seqs, times
-        return list(map(Event, self.contents(), *header))
+        return list(map(Event, self._contents(), *header))
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Batch:
         """Return the rows where `mask` (one bool a row) is true."""

@@ -87,12 +87,16 @@ class Handful(Batch):
     def times(self) -> npt.NDArray[np.int64]:
         return np.array(self.lists[1], np.int64)
 
-    def contents(self) -> list[Any]:
+    def slice(self, offset: int, length: int) -> Batch:
+        part = [values[offset : offset + length] for values in self.lists]
+        return Handful(self.supplier, self.type, part)
+
+    def _contents(self) -> list[Any]:
         return self._record.build(len(self), *self.lists[2:])
 
-    def events(self) -> list[Event]:
+    def _events(self) -> list[Event]:
         header = repeat(self.type.name), repeat(self.supplier), self.lists[0], self.lists[1]
-        return list(map(Event, self.contents(), *header))
+        return list(map(Event, self._contents(), *header))
 
     @property
     def _record(self) -> Record:

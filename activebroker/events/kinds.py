@@ -14,6 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+_sketch = reprlib.Repr()
+_sketch.maxother = 1000
+_sketch.maxstring = _sketch.maxlong = 200
+_sketch.maxlist = _sketch.maxtuple = _sketch.maxset = _sketch.maxdict = 20
+
 Bind = Callable[[object], str]
 """Makes an object available to generated code and returns the name it has there."""
 
@@ -58,6 +63,16 @@ def shown(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"{type(value).__name__} {value.dtype}{list(value.shape)}"
     return f"{type(value).__name__} {reprlib.repr(value)}"
+
+
+def sketch(content: object) -> str:
+    """Return what shows of a content: its repr, at most 1,000 characters of it."""
+    try:
+        return _sketch.repr(content)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever its class raises, SystemExit too
+        return f"<a {type(content).__name__}, whose repr raises {type(error).__name__}>"
 
 
 class Kind:

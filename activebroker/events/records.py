@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from activebroker.core.errors import suggestion
 from activebroker.events.generated import builder, getter, record_tester
-from activebroker.events.kinds import Kind, Misfit, shown
+from activebroker.events.kinds import Kind, Misfit, shown, sketch
 
 _MISSING = object()
 
@@ -56,6 +56,13 @@ class Record:
         """Build the objects that `encode` stored."""
         kinds = self.fields.values()
         return self.build(rows, *(k.decode(c) for k, c in zip(kinds, columns, strict=True)))
+
+    def sketch(self, columns: list[pa.Array]) -> str:
+        """What shows of the first row, which cannot be decoded."""
+        values = ", ".join(
+            f"{name}={_stored(column)}" for name, column in zip(self.fields, columns, strict=True)
+        )
+        return f"{self.cls.__name__}({values})"
 
     def conform(self, columns: Mapping[str, pa.Array]) -> list[pa.Array]:
         """Bring columns from elsewhere into this record's order and types; raise `Misfit`."""
@@ -106,3 +113,10 @@ class Record:
             and cls.__name__ == self.cls.__name__
             and [field.name for field in dataclasses.fields(cls)] == list(self.fields)
         )
+
+
+def _stored(column: pa.Array) -> str:
+    try:
+        return sketch(column[0].as_py())
+    except (ValueError, OverflowError):  # such as a day that the calendar lacks
+        return "".join(str(column).split())

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from activebroker.core.errors import suggestion
+from activebroker.core.errors import EventRefused, suggestion
 from activebroker.events.kinds import Bind, Kind, Misfit, plain
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -161,8 +161,43 @@ class Bytes(Kind):
         )
 
 
-class Timestamp(Kind):
+def _micros(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+
+
+class Dated(Kind):
+    """Arrow can hold more than Python's calendar: `low` to `high`, in units of the column.
+
+    A column from elsewhere has to keep a `margin` from its ends.
+    """
+
+    low: int
+    high: int
+    margin = 0
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        try:
+            return super().decode(self._within(array, 0))
+        except Misfit as misfit:
+            raise EventRefused(misfit.text) from None
+
+    def conform(self, array: pa.Array) -> pa.Array:
+        return self._within(super().conform(array), self.margin)
+
+    def _within(self, array: pa.Array, margin: int) -> pa.Array:
+        numbers = array.view(pa.int64() if array.type.bit_width == 64 else pa.int32()).to_numpy()
+        outside = np.flatnonzero((numbers < self.low + margin) | (numbers > self.high - margin))
+        if outside.size:
+            row = int(outside[0])
+            got = f"{array.type} {numbers[row]}"
+            raise Misfit(self.expected, got, "outside the calendar", row=row)
+        return array
+
+
+class Timestamp(Dated):
     """`datetime` in microseconds: naive, or aware and then read back in one time zone."""
+
+    low, high = _micros(datetime.min), _micros(datetime.max)
 
     def __init__(self, zone: str | None = None) -> None:
         self.arrow = pa.timestamp("us", zone)
@@ -170,6 +205,7 @@ class Timestamp(Kind):
         self.zone: tzinfo | None = None
         if zone:
             self.zone = UTC if zone == "UTC" else ZoneInfo(zone)
+            self.margin = 24 * 60 * 60 * 1_000_000  # for the way from UTC to the zone
 
     def test(self, v: str, bind: Bind) -> str:
         same_zone = f"{v}.__class__ is {bind(datetime)} and {v}.tzinfo is {bind(self.zone)}"
@@ -206,35 +242,16 @@ class Timestamp(Kind):
         zone = self.zone
         return aware if zone is UTC else [moment.astimezone(zone) for moment in aware]
 
-    def conform(self, array: pa.Array) -> pa.Array:
-        array = super().conform(array)
-        margin = timedelta(days=1 if self.zone else 0)  # for the way from UTC to the zone
-        low, high = datetime.min + margin, datetime.max - margin
-        return _within(array, _micros(low), _micros(high), self)
-
     def accepts(self, arrow: pa.DataType) -> bool:
         return bool(pa.types.is_timestamp(arrow) and (arrow.tz is None) == (self.zone is None))
 
 
-def _micros(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-
-
-def _within(array: pa.Array, low: int, high: int, kind: Kind) -> pa.Array:
-    """Refuse moments that Arrow can hold and Python's calendar cannot."""
-    numbers = array.view(pa.int64() if array.type.bit_width == 64 else pa.int32()).to_numpy()
-    outside = np.flatnonzero((numbers < low) | (numbers > high))
-    if outside.size:
-        row = int(outside[0])
-        raise Misfit(kind.expected, f"{array.type} {numbers[row]}", "outside the calendar", row=row)
-    return array
-
-
-class Date(Kind):
+class Date(Dated):
     """`date`; a datetime is not a date here."""
 
     arrow = pa.date32()
     signature = "date"
+    low, high = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
     def test(self, v: str, bind: Bind) -> str:
         return f"{v}.__class__ is {bind(date)}"
@@ -246,11 +263,6 @@ class Date(Kind):
         if not isinstance(day, date) or isinstance(day, datetime):
             raise Misfit.of(self.expected, value)
         return day if day.__class__ is date else date(day.year, day.month, day.day)
-
-    def conform(self, array: pa.Array) -> pa.Array:
-        epoch = date(1970, 1, 1)
-        low, high = (date.min - epoch).days, (date.max - epoch).days
-        return _within(super().conform(array), low, high, self)
 
     def accepts(self, arrow: pa.DataType) -> bool:
         return bool(pa.types.is_date(arrow))

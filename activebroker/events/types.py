@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from activebroker.core.errors import EventRefused, EventTypeError
 from activebroker.events.annotations import record_of
+from activebroker.events.checking import Layout
 from activebroker.events.kinds import Misfit
 from activebroker.events.records import Record
 from activebroker.events.scalars import Int
@@ -32,12 +33,14 @@ class Codec(Protocol):
     def fit(self, content: Any, /) -> Any: ...
     def encode(self, contents: list[Any], /) -> list[pa.Array]: ...
     def decode(self, columns: list[pa.Array], rows: int, /) -> list[Any]: ...
+    def sketch(self, columns: list[pa.Array], /) -> str: ...
 
 
 class EventType:
     """What the events of a channel are. Get it with `EventType.of(dataclass)`; see also `ANY`.
 
-        `schema` holds the content's columns, `batch_schema` those and the header's before them. Two
+    `schema` holds the content's columns, `batch_schema` those and the header's before them; as a
+    `layout`, it reads batches from bytes. Two
     event types are equal when their fingerprints are: name, schema and parents decide, not the
     class object, so that a class and its copy in another process are one event type. `generic`
     tells that the class was made from a description, because this process lacks the real one. A
@@ -55,6 +58,7 @@ class EventType:
         "fits",
         "fixed_width",
         "generic",
+        "layout",
         "listed",
         "lists",
         "name",
@@ -77,6 +81,7 @@ class EventType:
         self.fits = codec.fits
         self.schema: pa.Schema = codec.schema
         self.batch_schema: pa.Schema = pa.schema([SEQ, TIME, *codec.schema])
+        self.layout = Layout(self.batch_schema)
         widths = [row_width(field.type) for field in self.batch_schema]
         self.fixed_width = sum(width or 0 for width in widths)
         self.varying = [index for index, width in enumerate(widths) if width is None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from itertools import pairwise
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from activebroker.core.errors import EventRefused
-from activebroker.events.kinds import Misfit
+from activebroker.events.kinds import Misfit, sketch
 
 _ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -64,21 +65,40 @@ class Untyped:
         return [pa.array(pickles, pa.large_binary()), beside]
 
     def decode(self, columns: list[pa.Array], rows: int) -> list[Any]:
-        """Unpickle; raises `EventRefused` if this process cannot, for want of a class say."""
-        pickles = _slices(columns[0])
-        buffers = _slices(columns[1].values)
-        offsets = columns[1].offsets.to_pylist()
-        contents = []
-        for row, data in enumerate(pickles):
-            beside = buffers[offsets[row] : offsets[row + 1]]
-            try:
-                contents.append(pickle.loads(data, buffers=beside))
-            except Exception as error:
-                raise EventRefused(
-                    f"an untyped event (row {row} of {rows}) cannot be unpickled in this process: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
-        return contents
+        """Unpickle; raises what unpickling raises, for want of a class say."""
+        return [
+            pickle.loads(data, buffers=beside)
+            for data, beside in zip(*_parts(columns), strict=True)
+        ]
+
+    def sketch(self, columns: list[pa.Array]) -> str:
+        """What shows of the first row, with stand-ins for the classes that are not here."""
+        (data, *_), (beside, *_) = _parts(columns)
+        try:
+            return sketch(_Sketcher(io.BytesIO(data), buffers=beside).load())
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a class's __setstate__ may raise
+            return f"a pickle of {len(data):,} bytes ({type(error).__name__})"
+
+
+class _Sketcher(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return super().find_class(module, name)
+        except (ImportError, AttributeError):
+            return type(name, (_StandIn,), {})
+
+
+class _StandIn:
+    """Takes whatever a pickle gives to a class."""
+
+    def __init__(self, *args: object, **_: object) -> None:
+        self.__dict__.update({f"_{i}": each for i, each in enumerate(args)})
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={sketch(value)}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
 
 
 def _pickle(content: Any) -> tuple[bytes, list[memoryview]]:
@@ -89,6 +109,13 @@ def _pickle(content: Any) -> tuple[bytes, list[memoryview]]:
     except Exception as error:  # whatever a class's own __reduce__ may raise
         reason = f"{type(error).__name__}: {error}"
         raise Misfit.of("an object that can be pickled", content, reason) from error
+
+
+def _parts(columns: list[pa.Array]) -> tuple[list[memoryview], list[list[memoryview]]]:
+    """The pickle of each row, and the buffers beside it."""
+    buffers = _slices(columns[1].values)
+    bounds = pairwise(columns[1].offsets.to_pylist())
+    return _slices(columns[0]), [buffers[a:b] for a, b in bounds]
 
 
 def _slices(array: pa.Array) -> list[memoryview]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ _MALFORMED = (
     TypeError,
     LookupError,
     AttributeError,
+    RecursionError,
+    struct.error,
 )
 
 
@@ -133,9 +136,8 @@ def load(type: EventType, supplier: str, buffers: Sequence[Any]) -> Batch:
         data = memoryview(buffers[0]).cast("B")
         if data[:1] != _ARROW:
             return load_lists(type, supplier, data)
-        columns = pa.ipc.read_record_batch(pa.py_buffer(data), type.batch_schema)
-        columns.validate()
-    except (pa.ArrowException, OSError, EOFError, TypeError) as error:
+        columns = type.layout.read(data)
+    except (ProtocolError, *_MALFORMED) as error:
         raise ProtocolError(
             f"a batch of {type.name} from supplier {supplier!r} is malformed: {error}"
         ) from error

@@ -5,14 +5,15 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from activebroker.core.errors import EventRefused, InvalidFilter
-from activebroker.events import Batch, Event, EventType, build_batch
+from activebroker.core.errors import TEXT, EventRefused, InvalidFilter, shortened
+from activebroker.events import Batch, Event, EventType, build_batch, piecewise, sketch
 from activebroker.filters.filter import FIFOFilter
 from activebroker.filters.payload import Envelope, Payload
 
@@ -20,9 +21,11 @@ SHARED = ""  # the stream key of a filter whose one instance sees all suppliers
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One event that a filter lost by raising; what `channel.errors` holds.
+    """One event that was lost, by a filter that raised or because it cannot be decoded where it
+    came; what `channel.errors` and `subscription.errors` hold.
 
-    `seq` is -1 where a hook (`on_start`, `on_end`, `on_idle`) raised.
+    `filter` is empty where none was at work. `seq` is -1 where a hook (`on_start`, `on_end`,
+    `on_idle`) raised. `content` is what shows of the event, shortened.
     """
 
     channel: str
@@ -31,6 +34,22 @@ class Failure(msgspec.Struct, frozen=True):
     seq: int
     error: str
     traceback: str
+    content: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        error: BaseException,
+        channel: str,
+        filter: str = "",
+        supplier: str = "",
+        seq: int = -1,
+        content: str = "",
+    ) -> Failure:
+        """What there is to say of an error."""
+        what = shortened(f"{type(error).__name__}: {error}")
+        trace = shortened("".join(traceback.format_exception(error)), 4 * TEXT)
+        return cls(channel, filter, supplier, seq, what, trace, content)
 
 
 @dataclass(slots=True)
@@ -90,7 +109,7 @@ class FilterRunner:
             return
         if result.stopped:  # by on_start
             return
-        events = batch.events()
+        batch, events = self._read(batch, result)
         enqueue, forwarded = instance.enqueue, instance._forwarded
         kept = len(forwarded)
         for event in events:
@@ -99,11 +118,21 @@ class FilterRunner:
             except BaseException as error:  # noqa: BLE001 - even SystemExit must not end a broker
                 # The event is lost whole: what it forwarded before it raised goes with it.
                 del forwarded[kept:]
-                self._fail(result, error, batch.supplier, event.seq)
+                self._fail(result, error, batch.supplier, event.seq, sketch(event.content))
                 if result.stopped:
                     break
             kept = len(forwarded)
         self._collect(instance, batch, events, result)
+
+    def _read(self, batch: Batch, result: RunResult) -> tuple[Batch, list[Event]]:
+        """The events that can be decoded here, as a batch and as objects; the others are lost."""
+        readable, events, unreadable = batch.read()
+        for each in unreadable:
+            self._fail(result, each.error, batch.supplier, each.seq, each.content)
+            if result.stopped:
+                del events[each.row :]
+                return readable.slice(0, each.row), events
+        return readable, events
 
     def end_all(self) -> RunResult:
         """All streams have ended: run `on_end` and drop the instances."""
@@ -177,6 +206,12 @@ class FilterRunner:
     def _append(self, forwarded: list[Event], result: RunResult) -> None:
         """Encode forwarded events, a batch for each run of one supplier and concrete type."""
         output = self._payload.output
+
+        def fail(event: Event, error: BaseException) -> None:
+            content = sketch(getattr(event, "content", event))
+            supplier, seq = getattr(event, "supplier", ""), getattr(event, "seq", -1)
+            self._fail(result, error, supplier, seq, content)
+
         typed: list[tuple[Event, EventType]] = []
         for event in forwarded:
             try:
@@ -189,21 +224,21 @@ class FilterRunner:
                 type_ = output.concrete(content)
                 typed.append((event if content is event.content else event.replace(content), type_))
             except (InvalidFilter, EventRefused) as error:
-                self._fail(result, error, getattr(event, "supplier", ""), getattr(event, "seq", -1))
+                fail(event, error)
         for (_, type_), run in groupby(typed, key=lambda pair: (pair[0].supplier, pair[1])):
-            result.batches.append(build_batch(type_, [event for event, _ in run]))
+            build = partial(build_batch, type_)
+            result.batches += piecewise([event for event, _ in run], build, fail)
 
-    def _fail(self, result: RunResult, error: BaseException, supplier: str, seq: int) -> None:
-        result.failures.append(
-            Failure(
-                channel=self._channel,
-                filter=self._name,
-                supplier=supplier,
-                seq=seq,
-                error=f"{type(error).__name__}: {error}",
-                traceback="".join(traceback.format_exception(error)),
-            )
-        )
+    def _fail(
+        self,
+        result: RunResult,
+        error: BaseException,
+        supplier: str,
+        seq: int,
+        content: str = "",
+    ) -> None:
+        failure = Failure.of(error, self._channel, self._name, supplier, seq, content)
+        result.failures.append(failure)
         result.stopped = result.stopped or self._stop_on_error
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from activebroker.core.errors import EventRefused
 from activebroker.events import ANY, Batch, dump
 from predicate_extract import FALSE, TRUE, Predicate
 from predicate_extract.backends.columns import mask
@@ -112,13 +111,12 @@ def select(parcel: Parcel, predicate: Predicate) -> Parcel | None:
         return parcel
     batch = parcel.batch
     if batch.type is ANY:
-        try:
-            contents = batch.contents()
-        except EventRefused:
-            return Parcel(batch, False, parcel.upto, parcel._buffers, parcel._rows)
+        _, events, unreadable = batch.read()
+        keep = np.ones(batch.num_rows, np.bool_)
+        readable = np.ones(batch.num_rows, np.bool_)
+        readable[[each.row for each in unreadable]] = False
         # Not `matches`: that takes a mapping for a row, where the filter would see a dict.
-        answers = (predicate.evaluate(content) is not False for content in contents)
-        keep = np.fromiter(answers, bool, batch.num_rows)
+        keep[readable] = [predicate.evaluate(event.content) is not False for event in events]
         certain = False
     else:
         found = mask(predicate, batch.columns)

@@ -4,6 +4,7 @@ from activebroker.routing.graph import Graph
 from activebroker.routing.parts import Channel, Flow, Next, Outlet, Port, Relay, Stage
 from activebroker.routing.specs import (
     Checkpoint,
+    Count,
     FlowSpec,
     Member,
     Position,
@@ -16,6 +17,7 @@ from activebroker.routing.specs import (
 __all__ = [
     "Channel",
     "Checkpoint",
+    "Count",
     "Flow",
     "FlowSpec",
     "Graph",

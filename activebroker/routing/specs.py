@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 
 from activebroker.filters import Envelope
 
+Count = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # numpy can go on from there
 # How far a supplier's stream has come on a channel: (stream, count). The count goes up by one with
 # each event and with the end. The stream of a supplier is its outlet's id, so that a later supplier
 # of the same name is always further on; what a filter makes is counted in the stream it is made of.
-Position = tuple[int, int]
+Position = tuple[Count, Count]
 Positions = dict[str, Position]  # by supplier
 
 

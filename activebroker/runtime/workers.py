@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import traceback
 from collections.abc import Callable, Sequence
 
 from activebroker.broker.effects import (
@@ -160,7 +159,5 @@ class _Worker:
             log.exception("stage of channel %r failed", self._spec.channel)
             envelope = self._spec.envelope
             name = envelope.name if envelope is not None else ""
-            text = f"{type(error).__name__}: {error}"
-            trace = traceback.format_exc()
-            return RunResult(failures=[Failure(self._spec.channel, name, "", -1, text, trace)])
+            return RunResult(failures=[Failure.of(error, self._spec.channel, name)])
         return None

@@ -67,7 +67,7 @@ def test_what_cannot_be_pickled_is_refused_with_the_reason():
 def test_what_cannot_be_unpickled_here_is_reported(monkeypatch):
     batch = encode(ANY, [1, Note("x")], "S", 0, 1)
     monkeypatch.delitem(globals(), "Note")
-    with pytest.raises(EventRefused, match=r"row 1 of 2.*cannot be unpickled.*Note"):
+    with pytest.raises(EventRefused, match=r"event 1 of .* Note.*text=.x.*cannot be decoded.*Note"):
         batch.contents()
 
 

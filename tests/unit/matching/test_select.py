@@ -78,3 +78,14 @@ def test_contents_that_cannot_be_read_here_are_kept() -> None:
     dear = extract(lambda trade: trade.price > 100).predicate
     part = select(unreadable, dear)
     assert part is not None and not part.certain and part.batch.num_rows == 1
+
+
+def test_beside_them_the_predicate_decides_as_always() -> None:
+    good = untyped(Trade("a", 1.0), Trade("gone", 1.0), Trade("b", 200.0), Trade("c", 2.0)).batch
+    pickles = good.columns.column(2).to_pylist()
+    pickles[1] = pickles[1].replace(b"Trade", b"Trado")
+    column = pa.array(pickles, pa.large_binary())
+    columns = good.columns.set_column(2, good.columns.schema.field(2), column)
+    dear = extract(lambda trade: trade.price > 100).predicate
+    part = select(Parcel(Batch("A", ANY, columns)), dear)
+    assert part is not None and part.batch.seqs.tolist() == [1, 2]
