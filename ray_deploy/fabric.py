@@ -19,10 +19,12 @@ class RayFabric(Fabric):
     """A fabric whose brokers are actors on a Ray cluster.
 
     `brokers` are names, or a mapping from names to `Placement`s. `address` is an existing
-    cluster's (`"auto"` for one on this machine); without it a local cluster is started, unless
-    this process is connected to one already. `key` is the fabric's key; a new one by default.
+    cluster's (`"auto"` for one on this machine). Without it this process's connection to Ray
+    serves, else RAY_ADDRESS, else a cluster that runs on this machine; else a local one is
+    started. What a fabric connected or started ends with the last fabric that uses it.
+    `key` is the fabric's key; a new one by default.
 
-    Raises Unreachable, UnknownPlace, MissingExtra.
+    Raises Unreachable, AccessDenied, UnknownPlace, MissingExtra.
     """
 
     def __init__(

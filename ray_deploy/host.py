@@ -6,13 +6,12 @@ brokers' own sockets. The actors belong to this process: they end when it does, 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
-import socket
 import threading
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
@@ -30,17 +29,17 @@ from activebroker.fabric.hosting import OnFailures
 from activebroker.fabric.keys import signing_key
 from activebroker.runtime import Runtime
 from activebroker.transport import generate_key
+from ray_deploy import session
 from ray_deploy.placement import Placement
 
 log = logging.getLogger(__name__)
 START = 60.0  # seconds for Ray to start an actor
-KNOCK = 5.0  # seconds for a head to accept a connection
 LOOK_UP = 0.5  # seconds, at most, until a broker sees that it was taken for lost
 STOP = 10.0  # seconds for a broker to stop by itself before its process is killed
 
 
 class BrokerActor:
-    """A broker in a Ray worker process. The one that Ray knows as `first` keeps the directory.
+    """A broker in a Ray worker process. The actor called `first` keeps the directory.
 
     It joins the fabric again when it was taken for lost, and when Ray has started it again: then
     this constructor is all that runs.
@@ -78,6 +77,10 @@ class BrokerActor:
                 self._runtime.wait_drained(1.0)
             self._runtime.stop()
 
+    def __repr__(self) -> str:
+        """What Ray shows of the process in its logs and lists."""
+        return f"BrokerActor({self._name})"
+
     def _keep(self, runtime: Runtime) -> None:
         while not self._stopped.wait(LOOK_UP):
             if runtime.orphaned:
@@ -105,14 +108,16 @@ class RayHost:
         self.signing_key = signing_key(self.key)
         self.address = ""
         self._brokers = brokers
-        self._first = f"activebroker {secrets.token_hex(8)}"  # Ray's name for the first broker
+        self._fabric = secrets.token_hex(4)  # tells its actors from those of others in Ray's list
+        self._numbers = itertools.count(1)
+        self._first = ""  # the actor of the first broker
         self._cluster_address = address
         self._actors: dict[str, Any] = {}
-        self._connected = False
+        self._session: str | None = None  # the connection to Ray
 
     def open(self, on_failures: OnFailures) -> Runtime:
         """Raises Unreachable where the cluster cannot be reached or an actor does not start."""
-        self._connect()
+        self._session = session.use(self._cluster_address)
         nodes = ray.nodes()
         options = {name: place.options(nodes) for name, place in self._brokers.items()}
         # All processes start at once, which takes a while; the first serves, the others join it.
@@ -127,6 +132,7 @@ class RayHost:
         """Start one more broker. Raises NameTaken, UnknownPlace, Unreachable."""
         if name in self._actors:
             raise NameTaken(f"There is a broker {name!r} already: choose another name.")
+        self._check_connected()
         self._create(name, placement.options(ray.nodes()))
         try:
             self._serve([name], self.address)
@@ -142,41 +148,37 @@ class RayHost:
             raise UnknownPlace(
                 f"There is no broker {name!r} to stop.{why}" + suggestion(name, others)
             )
+        self._check_connected()
         self._end({name: self._actors.pop(name)}, leave=True)
 
     def close(self) -> None:
-        """Stop the actors, and the cluster if we started it."""
-        if self._actors:  # without any, Ray may not be there, and ray.get would start it
-            self._end(self._actors)
-            self._actors = {}
-        if self._connected:
-            self._connected = False
-            ray.shutdown()
-
-    def _connect(self) -> None:
-        if ray.is_initialized():
+        """Stop the actors, and Ray if this was the last to use what a fabric started."""
+        actors, self._actors = self._actors, {}
+        if self._session is None:
             return
-        try:
-            _knock(self._cluster_address)
-            ray.init(
-                address=self._cluster_address,
-                include_dashboard=None if self._cluster_address else False,
-                logging_level=logging.WARNING,
-                log_to_driver=False,
-            )
-        except (OSError, RuntimeError, ValueError) as error:
-            where = self._cluster_address or "on this machine"
+        if session.current() == self._session:  # else Ray has ended them with the connection
+            self._end(actors)
+        session.release(self._session)
+        self._session = None
+
+    def _check_connected(self) -> None:
+        """Called without its connection, Ray would start a cluster of its own."""
+        if session.current() != self._session:
             raise Unreachable(
-                f"No Ray cluster could be reached or started {where}: {error}. Is its head alive "
-                "(`ray status --address=...`)? Without an address a local one is started."
-            ) from error
-        self._connected = True
+                "This process's connection to the Ray cluster has ended, as by ray.shutdown(), and "
+                "the fabric's brokers with it: make a new RayFabric."
+            )
 
     def _create(self, name: str, options: dict[str, Any]) -> None:
+        shown = f"{name} (broker {next(self._numbers)} of fabric {self._fabric})"
         if not self._actors:
-            options = {**options, "name": self._first, "max_restarts": 0}
-        actor = ray.remote(BrokerActor).options(**options).remote(name, self.key, self._first)
-        self._actors[name] = actor
+            self._first = shown
+            options = {**options, "max_restarts": 0}
+        try:
+            kind = ray.remote(BrokerActor).options(**options, name=shown)
+        except ValueError as error:
+            raise UnknownPlace(f"Ray takes no such Placement for {name!r}: {error}") from error
+        self._actors[name] = kind.remote(name, self.key, self._first)
 
     def _serve(self, names: list[str], join_address: str | None) -> list[str]:
         return self._answers([self._actors[name].serve.remote(join_address) for name in names])
@@ -203,10 +205,3 @@ class RayHost:
                 raise cause from error
             raise Unreachable(f"A broker actor failed to start: {error}") from error
         return answers
-
-
-def _knock(address: str | None) -> None:
-    """Raise OSError where nothing listens at `host:port`; Ray itself would try for minutes."""
-    parts = urlsplit(address if address is None or "//" in address else f"//{address}")
-    if parts.hostname and parts.port:
-        socket.create_connection((str(parts.hostname), parts.port), KNOCK).close()

@@ -40,36 +40,48 @@ class Placement:
                 f"Nothing is near {self.near!r} before the fabric runs: start the broker later, by "
                 "`fabric.start_broker(name, Placement(near=...))`."
             )
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
         alive = [node for node in nodes if node["Alive"]]
+        named = [node for node in alive if self.node is None or self.node in _names(node)]
+        if not named:
+            known = [node["NodeName"] for node in alive]
+            raise UnknownPlace(
+                f"The Ray cluster has no live node {self.node!r}."
+                + suggestion(str(self.node), known)
+            )
+        fitting = [node for node in named if self._fits(node)]
+        if not fitting:
+            raise UnknownPlace(
+                f"No live node of the Ray cluster has all of {self._wanted()}. There are "
+                f"{'; '.join(map(_described, named))}. Start one that has "
+                "(`ray start --num-cpus=... --resources=... --labels=...`), or ask for less."
+            )
         options: dict[str, Any] = {"num_cpus": self.cpus, "max_restarts": self.restarts}
         if self.node is not None:
-            chosen = [node for node in alive if self.node in _names(node)]
-            if not chosen:
-                known = [node["NodeName"] for node in alive]
-                raise UnknownPlace(
-                    f"The Ray cluster has no live node {self.node!r}."
-                    + suggestion(self.node, known)
-                )
+            from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
-                chosen[0]["NodeID"], soft=False
+                fitting[0]["NodeID"], soft=False
             )
         if self.resources:
-            if not any(_offers(node["Resources"], self.resources) for node in alive):
-                raise UnknownPlace(
-                    f"No live node of the Ray cluster has the resources {self.resources}. "
-                    "Start one with `ray start --resources=...`, or ask for less."
-                )
             options["resources"] = self.resources
         if self.labels:
-            if not any(self.labels.items() <= node.get("Labels", {}).items() for node in alive):
-                raise UnknownPlace(
-                    f"No live node of the Ray cluster has the labels {self.labels}. "
-                    "Start one with `ray start --labels=...`."
-                )
             options["label_selector"] = self.labels
         return options
+
+    def _fits(self, node: dict[str, Any]) -> bool:
+        """Whether a node has it all, in use now or not."""
+        total = node["Resources"]
+        return (
+            all(total.get(name, 0) >= amount for name, amount in self._amounts().items())
+            and self.labels.items() <= _labels(node).items()
+        )
+
+    def _amounts(self) -> dict[str, float]:
+        return ({"CPU": self.cpus} if self.cpus else {}) | self.resources
+
+    def _wanted(self) -> str:
+        parts = self._amounts() | self.labels
+        return ", ".join(f"{name}={value}" for name, value in parts.items())
 
 
 def host_of(near: str, status: dict[str, Any]) -> str:
@@ -98,5 +110,15 @@ def _names(node: dict[str, Any]) -> tuple[str, ...]:
     return node["NodeName"], node["NodeManagerAddress"], node["NodeID"]
 
 
-def _offers(there: dict[str, float], wanted: dict[str, float]) -> bool:
-    return all(there.get(name, 0) >= amount for name, amount in wanted.items())
+def _labels(node: dict[str, Any]) -> dict[str, str]:
+    return node.get("Labels") or {}
+
+
+def _described(node: dict[str, Any]) -> str:
+    """A node's name and what it has of what a placement can ask for."""
+    own = ("node:", "memory", "object_store_memory")  # what Ray makes of each node by itself
+    resources = {k: v for k, v in node["Resources"].items() if not k.startswith(own)}
+    labels = {k: v for k, v in _labels(node).items() if not k.startswith("ray.io/")}
+    has = ", ".join(f"{name}={value:g}" for name, value in sorted(resources.items()))
+    marked = ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    return f"{node['NodeName']!r} with {', '.join(filter(None, (has, marked))) or 'nothing'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,9 @@ import activebroker as ab
 
 # Before Ray is imported: its workers must not be started through `uv run`.
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+# As by default, but with a token of this run's own instead of one in the home directory.
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

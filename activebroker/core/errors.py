@@ -8,6 +8,7 @@ by inheritance, so that ordinary `except` clauses work.
 from __future__ import annotations
 
 import difflib
+import pickle
 from collections.abc import Iterable
 
 TEXT = 4000  # characters of a message
@@ -58,6 +59,10 @@ class InvalidFilter(ActiveBrokerError, TypeError):
 
 class FilterNotPicklable(InvalidFilter):
     """The filter holds something that cannot be shipped to another process."""
+
+
+class NotPicklable(ActiveBrokerError, pickle.PicklingError):
+    """A fabric, or a channel, supplier or subscription of it, was to go to another process."""
 
 
 class PayloadRefused(ActiveBrokerError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from activebroker.broker.loads import broker_loads
 from activebroker.broker.placed import Placed
 from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
+from activebroker.fabric.bound import Bound
 from activebroker.fabric.closing import Closing
 from derivation.balance import Decision, Policy
 
@@ -36,7 +37,7 @@ class Moved:
     error: str | None = None
 
 
-class Balancing(Closing):
+class Balancing(Closing, Bound):
     """A thread that looks at a fabric every `period` seconds and carries out what a policy decides.
 
     It ends with `close`, or with the fabric. A move that fails is counted and logged, what was to
@@ -83,6 +84,10 @@ class Balancing(Closing):
         self._thread.join(2 * self._timeout + PATIENCE)
         if self._thread.is_alive():
             log.warning("a move is still under way: balancing ends when it has")
+
+    @property
+    def _owner(self) -> Fabric:
+        return self._fabric
 
     def _loop(self) -> None:
         while not self._closing.wait(self._period):

@@ -14,6 +14,7 @@ from activebroker.broker.messages import (
 )
 from activebroker.core.errors import ActiveBrokerError, InvalidFilter
 from activebroker.events import Event, EventType
+from activebroker.fabric.bound import Bound
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from predicate_extract import Extraction
 
 
-class Channel:
+class Channel(Bound):
     """Get it from `fabric.channel(name, type)` or `channel.derive(filter)`.
 
     `extraction` is what the analysis found in a derived channel's filter: its predicate, whether
@@ -151,6 +152,10 @@ class Channel:
     def close(self) -> None:
         """End the channel and all that is derived from it, behind what was published."""
         self._fabric.close_channel(CloseChannel(self.name))
+
+    @property
+    def _owner(self) -> Fabric:
+        return self._fabric
 
     def __repr__(self) -> str:
         origin = f" derived from {self.parent!r}" if self.parent else ""

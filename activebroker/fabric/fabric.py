@@ -32,6 +32,7 @@ from activebroker.core.errors import (
 )
 from activebroker.events import ANY, EventType, TypeDescription, describe
 from activebroker.fabric.balancing import Balancing
+from activebroker.fabric.bound import Bound
 from activebroker.fabric.channel import Channel
 from activebroker.fabric.closing import Closing
 from activebroker.fabric.failures import FailureLog
@@ -58,7 +59,7 @@ class ChannelInfo(msgspec.Struct, frozen=True):
     parent: str | None
 
 
-class Fabric(Closing):
+class Fabric(Closing, Bound):
     """`Fabric()` is embedded: all of it runs in this process, without sockets or servers.
 
     `brokers` are names of places where filters can run; in an embedded fabric each is a thread.
@@ -91,6 +92,11 @@ class Fabric(Closing):
     def node(self) -> str:
         """The name of this process in the fabric."""
         return self._runtime.name
+
+    @property
+    def address(self) -> str | None:
+        """Where other processes join, by `connect(address, key)`; None for an embedded fabric."""
+        return self._host.address
 
     def channel(self, name: str, type: type | None = None) -> Channel:
         """Open a channel; it is created with the first type given.
@@ -191,7 +197,14 @@ class Fabric(Closing):
             self._host.close()
             atexit.unregister(self.close)
 
+    def __repr__(self) -> str:
+        return f"<fabric of {self.node!r}>"
+
     # --- for the other objects of this package ------------------------------------------------
+
+    @property
+    def _owner(self) -> Fabric:
+        return self
 
     @property
     def signing_key(self) -> bytes:

@@ -35,6 +35,11 @@ class Host(Protocol):
 
     signing_key: bytes
 
+    @property
+    def address(self) -> str | None:
+        """Where other processes join; None where none can."""
+        ...
+
     def open(self, on_failures: OnFailures) -> Runtime:
         """Start, join, and return this process's node."""
         ...
@@ -49,6 +54,7 @@ class EmbeddedHost:
 
     def __init__(self, brokers: Iterable[str]) -> None:
         self.signing_key = secrets.token_bytes(32)
+        self.address = None
         self._names = tuple(brokers)
         for number, name in enumerate(self._names):
             check_name(name)

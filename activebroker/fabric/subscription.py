@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from activebroker.broker.messages import Unsubscribe
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.events import Batch, Event
+from activebroker.fabric.bound import Bound
 from activebroker.fabric.closing import Closing
 from activebroker.runtime import EventQueue
 
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 LOOK_UP = 0.2  # seconds between looks at whether an asynchronous reader was cancelled
 
 
-class Subscription(Closing):
+class Subscription(Closing, Bound):
     """Get it from `channel.subscribe()`.
 
     Iterate over events, or over `batches()`, or with `async for`; iteration ends when the channel
@@ -104,6 +105,10 @@ class Subscription(Closing):
                 log.info("unsubscribed from %r without an answer: %s", self.channel, error)
         if self._thread is not threading.current_thread():
             self.join(10.0)
+
+    @property
+    def _owner(self) -> Fabric:
+        return self._fabric
 
     def __repr__(self) -> str:
         return f"<subscription to {self.channel!r}>"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from activebroker.broker.messages import CloseSupplier, Offload
 from activebroker.core.errors import DeadlineExceeded
+from activebroker.fabric.bound import Bound
 from activebroker.fabric.closing import Closing
 from activebroker.runtime import PublishBuffer
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 PATIENCE = 60.0  # seconds that a publisher waits for slow consumers
 
 
-class Supplier(Closing):
+class Supplier(Closing, Bound):
     """Get it from `channel.supplier(name)`. Its events arrive in order, each exactly once."""
 
     def __init__(self, fabric: Fabric, channel: str, name: str, buffer: PublishBuffer) -> None:
@@ -81,6 +82,10 @@ class Supplier(Closing):
         self.flush()
         self._fabric.forget_supplier(self)
         self._fabric.request(CloseSupplier(self.channel, self.name))
+
+    @property
+    def _owner(self) -> Fabric:
+        return self._fabric
 
     def __repr__(self) -> str:
         return f"<supplier {self.name!r} of channel {self.channel!r}>"

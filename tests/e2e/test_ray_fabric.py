@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from numbered_for_tests import Numbered, Trade
 
 import activebroker as ab
-from activebroker.core.errors import UnknownPlace
+from activebroker.core.errors import NotPicklable, UnknownPlace
 from ray_deploy import Placement, RayFabric
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
@@ -150,8 +151,41 @@ def test_brokers_are_where_they_were_asked_to_be(ray_cluster: Any) -> None:
 def test_a_place_that_the_cluster_lacks_is_named(ray_cluster: Any) -> None:
     with pytest.raises(UnknownPlace, match="no live node 'mars'"):
         RayFabric(brokers={"a": Placement(node="mars")})
-    with pytest.raises(UnknownPlace, match=r"resources \{'gold': 1\}"):
+    with pytest.raises(UnknownPlace, match=r"has all of gold=1"):
         RayFabric(brokers={"a": Placement(resources={"gold": 1})})
+
+
+def test_its_actors_have_names_of_their_own_in_rays_list(ray_fabric: RayFabric) -> None:
+    import ray
+
+    with RayFabric(brokers=["atlanta"]) as other:
+        other.start_broker("dallas")
+        other.stop_broker("dallas")
+        other.start_broker("dallas")
+        listed = ray.util.list_named_actors()
+        names = [name for name in listed if "of fabric" in name]
+        ours = [name for name in names if other._ray._fabric in name]
+        assert {name.split()[0] for name in ours} == {"atlanta", "dallas"}
+        theirs = [name for name in names if ray_fabric._ray._fabric in name]
+        assert {name.split()[0] for name in theirs} == {"atlanta", "dallas"}
+        shown = ray.get(other._ray._actors["dallas"].__ray_call__.remote(repr))
+        assert shown == "BrokerActor(dallas)"
+
+
+def test_what_is_given_to_a_task_but_belongs_to_its_process(ray_fabric: RayFabric) -> None:
+    import ray
+
+    trades = ray_fabric.channel("kept trades", Trade)
+    task = ray.remote(lambda given: None)
+    match = f"belongs to this process.*connect\\('{re.escape(ray_fabric.address)}', key"
+    with trades.supplier("NYSE") as nyse, trades.subscribe() as events:
+        for kept in (ray_fabric, trades, nyse, events):
+            with pytest.raises(NotPicklable, match=match):
+                task.remote(kept)
+            with pytest.raises(NotPicklable, match=match):
+                ray.remote(lambda kept=kept: kept).remote()
+            with pytest.raises(NotPicklable, match=match):
+                ray.put([kept])
 
 
 def test_close_leaves_no_process(ray_cluster: Any) -> None:
@@ -165,18 +199,3 @@ def test_close_leaves_no_process(ray_cluster: Any) -> None:
         processes = [psutil.Process(pid) for pid in pids]
     _, alive = psutil.wait_procs(processes, timeout=30)
     assert alive == []
-
-
-def test_a_dead_head_is_named() -> None:
-    script = (
-        "from ray_deploy import RayFabric\n"
-        "from activebroker.core.errors import Unreachable\n"
-        "try:\n"
-        "    RayFabric(address='127.0.0.1:1')\n"
-        "except Unreachable as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert "No Ray cluster could be reached" in done.stdout
