@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import secrets
 import threading
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ from ray_deploy.placement import Placement
 log = logging.getLogger(__name__)
 START = 60.0  # seconds for Ray to start an actor
 LOOK_UP = 0.5  # seconds, at most, until a broker sees that it was taken for lost
+FAILED = 70  # exit code of a broker whose node has failed, as of `activebroker broker`
 STOP = 10.0  # seconds for a broker to stop by itself before its process is killed
 
 
@@ -60,8 +62,7 @@ class BrokerActor:
         self._runtime = serve(
             self._name, listen, self._key, join_address=join_address, replace=replace
         )
-        if join_address is not None:
-            threading.Thread(target=self._keep, args=(self._runtime,), daemon=True).start()
+        threading.Thread(target=self._keep, args=(self._runtime,), daemon=True).start()
         return self.address()
 
     def address(self) -> str:
@@ -83,6 +84,8 @@ class BrokerActor:
 
     def _keep(self, runtime: Runtime) -> None:
         while not self._stopped.wait(LOOK_UP):
+            if runtime.failure is not None:
+                os._exit(FAILED)  # Ray starts the actor again, as far as it may
             if runtime.orphaned:
                 log.warning("%s This broker joins anew.", runtime.orphaned)
                 runtime.stop()

@@ -190,10 +190,16 @@ class DrainSupplier:
 
 @dataclass(frozen=True, slots=True)
 class OutletClosed:
-    """A supplier's outlet takes no more; `finished`: because its channel was closed."""
+    """A supplier's outlet takes no more; `finished`: because its channel was closed; `error`:
+    because this node is in no fabric any more.
+
+    `acknowledged`: all events before this number were taken over by all who want them.
+    """
 
     outlet: int
     finished: bool
+    error: ActiveBrokerError | None = None
+    acknowledged: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -348,7 +348,19 @@ class Exchange:
         for port_id in list(self.settling):
             self._settle_port(port_id)
 
-    def abandon_all(self, reason: str) -> None:
+    def acknowledged(self, under_way: Iterable[tuple[Body, Buffers]]) -> dict[int, int]:
+        """By supplier's outlet: all events before this number were taken over by all who want
+        them. `under_way`: what links have sent, and peers have not acknowledged."""
+        upto = {each.id: each.acknowledged for each in self.outlets.values() if each.supplier}
+        for body, buffers in under_way:
+            if isinstance(body, Events) and (outlet := body.upto[0]) in upto:
+                type_ = self._registry.get(body.type)
+                assert type_ is not None  # it was sent from here
+                first = int(load(type_, body.supplier, buffers).seqs[0])
+                upto[outlet] = min(upto[outlet], first)
+        return upto
+
+    def abandon_all(self, reason: str, acknowledged: Mapping[int, int]) -> None:
         """Nothing here is of use without the directory, and nobody listens to us any more.
 
         Flows get no end from us: to those whom they lead to they are lost, as those of the dead.
@@ -359,7 +371,8 @@ class Exchange:
             self.abandon_port(port_id, reason)
         for outlet in list(self.outlets.values()):
             if not outlet.ended:
-                self._effects.append(OutletClosed(outlet.id, finished=False))
+                upto = acknowledged.get(outlet.id)
+                self._effects.append(OutletClosed(outlet.id, False, Unreachable(reason), upto))
             outlet.abandon()
             self._unblocked(outlet)
 

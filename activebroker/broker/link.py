@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from activebroker.broker.frame import MOST_GAPS, PROTOCOL_VERSION, Frame, encode
+from activebroker.broker.frame import MOST_GAPS, PROTOCOL_VERSION, Frame, decode, encode
 from activebroker.broker.messages import Body, Heard
 
 Buffers = Sequence[Any]  # objects with the buffer protocol
@@ -126,6 +126,14 @@ class Link:
     @property
     def unacknowledged(self) -> int:
         return len(self._unacked)
+
+    @property
+    def acknowledged(self) -> int:
+        """How many frames the peer has taken over."""
+        return self._sent - len(self._unacked)
+
+    def unacknowledged_bodies(self) -> list[tuple[Body, Buffers]]:
+        return [(decode(head).body, buffers) for _, head, buffers in self._unacked]
 
     def _ask_again(self, now: float) -> None:
         gaps, last = [], self._received

@@ -523,6 +523,7 @@ class Node:
 
     def _lose(self, peer: str) -> None:
         """A peer is gone: free everything here that was for it or from it."""
+        acknowledged = self.acknowledged() if peer == self._directory_name else {}
         self.peers.drop(peer)
         self._effects.append(ForgetPeer(peer))
         self.exchange.lost(peer)
@@ -540,10 +541,18 @@ class Node:
                 else f"The fabric's directory at {peer!r} does not answer any more. Connect again."
             )
             self.moves.abandon()
-            self.exchange.abandon_all(self.orphaned)
+            self.exchange.abandon_all(self.orphaned, acknowledged)
             for each in list(self.peers.links):  # a successor may have the name by now
                 self._effects.append(ForgetPeer(each))
             self.peers.links.clear()
+
+    def acknowledged(self) -> dict[int, int]:
+        """By supplier's outlet: all events before this number were taken over by all who want
+        them."""
+        links = self.peers.links.values()
+        return self.exchange.acknowledged(
+            each for link in links for each in link.unacknowledged_bodies()
+        )
 
     def _migration(self, derivation: int) -> Migration | None:
         """The derivation that this node initiates, if it is this one and under way."""

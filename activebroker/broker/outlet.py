@@ -164,6 +164,14 @@ class Outlet:
         return self.ended and not self.flows and not self.unsettled
 
     @property
+    def acknowledged(self) -> int:
+        """At a supplier's: all events before this number have left, and are settled."""
+        waiting = [item for flow in self.flows.values() for item in flow.waiting]
+        kept = [item for taker in self.takers.values() for _, _, item in taker.kept]
+        firsts = [int(each.batch.seqs[0]) for each in waiting + kept if isinstance(each, Parcel)]
+        return min(firsts, default=self.positions.get(self.supplier or "", NOWHERE)[1])
+
+    @property
     def unsettled(self) -> bool:
         """Whether a taker has not settled all that it was given."""
         return any(taker.unsettled for taker in self.takers.values())

@@ -18,6 +18,7 @@ from activebroker.runtime import Runtime
 
 log = logging.getLogger(__name__)
 LOOK_UP = 0.5  # seconds, at most, until a signal is seen
+FAILED = 70  # the exit code (EX_SOFTWARE of sysexits.h) that lets an init system start it again
 PATIENCE = 3.0  # seconds for the directory's good-bye: who sends SIGTERM often kills soon after
 
 
@@ -55,7 +56,7 @@ def broker(
         ),
     ] = None,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM."""
+    """Run a broker until Ctrl-C or SIGTERM. If it fails, it ends with exit code 70."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     key = find_key(key, address=listen)
@@ -67,6 +68,8 @@ def broker(
             while True:
                 # No endless wait: a signal that another thread happens to receive ends none.
                 time.sleep(LOOK_UP)
+                if node.failure is not None:  # which the node has logged
+                    raise typer.Exit(FAILED)
                 if node.orphaned:
                     log.warning("%s This broker joins anew.", node.orphaned)
                     node.stop()

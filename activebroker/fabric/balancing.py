@@ -12,7 +12,7 @@ from activebroker.broker.loads import broker_loads
 from activebroker.broker.placed import Placed
 from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
 from activebroker.fabric.bound import Bound
-from activebroker.fabric.closing import Closing
+from activebroker.fabric.closing import Closing, time_left
 from derivation.balance import Decision, Policy
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Balancing(Closing, Bound):
     def close(self) -> None:
         """End it. A move that is under way goes on to its end, for as long as a move may take."""
         self._closing.set()
-        self._thread.join(2 * self._timeout + PATIENCE)
+        self._thread.join(time_left(2 * self._timeout + PATIENCE))
         if self._thread.is_alive():
             log.warning("a move is still under way: balancing ends when it has")
 

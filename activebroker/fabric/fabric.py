@@ -6,7 +6,7 @@ import atexit
 import itertools
 import logging
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ from activebroker.events import ANY, EventType, TypeDescription, describe
 from activebroker.fabric.balancing import Balancing
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.channel import Channel
-from activebroker.fabric.closing import Closing
+from activebroker.fabric.closing import CLOSING, Closing, deadline, time_left, within
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost, leave
 from activebroker.fabric.subscription import Subscription
@@ -48,7 +48,6 @@ log = logging.getLogger(__name__)
 LEASE = 60.0  # seconds that a derived channel lives without its owner or anybody who takes it
 PATIENCE = 60.0  # seconds that the directory may take to answer: a move may be before us
 BLAME = 5.0  # seconds more, for it to find out who holds a move up
-DRAIN = 10.0  # seconds that closing waits for what was published to arrive
 
 
 class ChannelInfo(msgspec.Struct, frozen=True):
@@ -174,28 +173,41 @@ class Fabric(Closing, Bound):
         return balancing
 
     def close(self) -> None:
-        """Deliver what was published, then end every thread, socket and process of ours."""
+        """Deliver what was published, then end every thread, socket and process of ours.
+
+        Waits while consumers take something; where they do not, it takes 10 seconds at most. Raises
+        what a supplier's `close` raises where events were lost, after all else has ended.
+        """
         if self._closed:
             return
+        if self._runtime.disowned:  # it is the parent's, whose this process is a fork of
+            self._closed = True
+            return
+        lost: list[ActiveBrokerError] = []
+        time_here = time_left(CLOSING)
         try:
-            for balancing in self._balancings:
-                balancing.close()
-            for subscription in list(self._subscriptions.values()):
-                self._quietly(subscription.close)
-            for supplier in list(self._suppliers.values()):
-                self._quietly(supplier.close)
-            if not self._runtime.wait_drained(DRAIN):
-                log.warning(
-                    "closed %r after %g s though consumers had not taken everything",
-                    self.node,
-                    DRAIN,
-                )
-            self._quietly(lambda: leave(self._runtime))
+            with within(time_here * 0.2):
+                for each in (*self._balancings, *self._subscriptions.values()):
+                    self._quietly(each.close)
+            suppliers = list(self._suppliers.values())
+            for supplier in suppliers:
+                supplier.end()
+            drained = self._runtime.wait_drained(time_here * 0.6, deadline() - time_here * 0.2)
+            with within(time_here * 0.2 if drained else 0.0):
+                lost += filter(None, (self._quietly(each.close) for each in suppliers))
+            with within(time_here * 0.2):
+                if drained:
+                    self._runtime.wait_drained(CLOSING, deadline())
+                else:
+                    log.warning("closed %r though consumers had not taken everything", self.node)
+                self._quietly(lambda: leave(self._runtime, time_left(CLOSING)))
         finally:
             self._closed = True
             self._runtime.stop()
             self._host.close()
             atexit.unregister(self.close)
+        if lost:
+            raise lost[0]
 
     def __repr__(self) -> str:
         return f"<fabric of {self.node!r}>"
@@ -213,7 +225,7 @@ class Fabric(Closing, Bound):
     def request(self, body: CallBody, patience: float = PATIENCE) -> Any:
         if self._closed:
             raise Closed("The fabric was closed.")
-        return self._runtime.request(body, patience)
+        return self._runtime.request(body, time_left(patience))
 
     def derive_elsewhere(self, body: Move | Offload) -> None:
         """Carry out a third-party derivation, of which each phase has its patience."""
@@ -286,14 +298,17 @@ class Fabric(Closing, Bound):
     def _on_failures(self, report: FailuresReported) -> None:
         self.failures(report.channel).add(report.count, report.samples)
 
-    def _quietly(self, action: Any) -> None:
-        """Closing goes on when a peer is gone already; the log says so."""
+    def _quietly(self, action: Callable[[], None]) -> ActiveBrokerError | None:
+        """Closing goes on when something fails; the log says so."""
         try:
             action()
         except (Closed, Unreachable, DeadlineExceeded) as error:
             log.info("while closing %r: %s", self.node, error)
+            return error
         except ActiveBrokerError as error:
             log.warning("while closing %r: %s", self.node, error)
+            return error
+        return None
 
 
 def _listed(names: Iterable[str]) -> str:

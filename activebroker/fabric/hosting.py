@@ -202,9 +202,9 @@ def join(
     runtime.request(Join(Member(name, address, is_broker, incarnation)), PATIENCE)
 
 
-def leave(runtime: Runtime) -> None:
+def leave(runtime: Runtime, patience: float) -> None:
     """Tell the directory; what this node had ends in good order."""
-    runtime.request(Leave(runtime.name), PATIENCE)
+    runtime.request(Leave(runtime.name), patience)
 
 
 def engines(key: bytes) -> dict[str, MakeRunner]:

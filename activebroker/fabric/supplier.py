@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from activebroker.broker.messages import CloseSupplier, Offload
-from activebroker.core.errors import DeadlineExceeded
+from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
 from activebroker.fabric.bound import Bound
-from activebroker.fabric.closing import Closing
+from activebroker.fabric.closing import CLOSING, Closing, deadline
 from activebroker.runtime import PublishBuffer
 
 if TYPE_CHECKING:
     from activebroker.fabric.fabric import Fabric
 
+log = logging.getLogger(__name__)
 PATIENCE = 60.0  # seconds that a publisher waits for slow consumers
 
 
@@ -36,7 +38,9 @@ class Supplier(Closing, Bound):
         """Publish one event.
 
         Waits while consumers do not keep up. Raises EventRefused where the content does not fit
-        the channel's type, DeadlineExceeded after `timeout` seconds without room, Closed.
+        the channel's type, or one before it could not be encoded; DeadlineExceeded once nothing was
+        taken for `timeout` seconds; Closed; Unreachable where the fabric is gone, which says how
+        many events were not acknowledged.
         """
         self._buffer.put(content, timeout)
 
@@ -65,23 +69,39 @@ class Supplier(Closing, Bound):
         named = None if consumers is None else tuple(consumers)
         self._fabric.derive_elsewhere(Offload(self.channel, self.name, to, timeout, named))
 
-    def flush(self) -> None:
-        """Wait until what was published is on its way. Raises DeadlineExceeded."""
-        if not self._buffer.wait_empty(PATIENCE):
-            raise DeadlineExceeded(
-                f"Consumers of channel {self.channel!r} have not taken what {self.name!r} "
-                f"published within {PATIENCE:g} s."
-            )
+    def flush(self, timeout: float = PATIENCE) -> None:
+        """Wait until what was published is on its way.
+
+        Raises DeadlineExceeded once nothing was taken for `timeout` seconds, EventRefused and
+        Unreachable where events were lost.
+        """
+        self._buffer.flush(timeout, deadline())
 
     def close(self) -> None:
-        """End this supplier's stream behind what it has published."""
+        """End this supplier's stream after what it has published.
+
+        Waits while that is taken. Raises as `flush`: DeadlineExceeded once nothing was taken for
+        10 seconds; what was published still follows then, as long as the fabric is open.
+        """
         if self._closed:
             return
         self._closed = True
-        self._buffer.close(f"Supplier {self.name!r} was closed.")
-        self.flush()
+        self.end()
         self._fabric.forget_supplier(self)
-        self._fabric.request(CloseSupplier(self.channel, self.name))
+        end = CloseSupplier(self.channel, self.name)
+        try:
+            self.flush(CLOSING)
+        except ActiveBrokerError:
+            self._fabric.tell(end)
+            raise
+        try:
+            self._fabric.request(end, CLOSING)
+        except (Closed, Unreachable) as error:  # all that it has published has arrived
+            log.info("supplier %r was closed without an answer: %s", self.name, error)
+
+    def end(self) -> None:
+        """Publish nothing more. What was published is still delivered."""
+        self._buffer.close(Closed(f"Supplier {self.name!r} was closed."))
 
     @property
     def _owner(self) -> Fabric:

@@ -6,6 +6,8 @@ large batches. When consumers are slow the node does not take, the buffer fills,
 
 from __future__ import annotations
 
+import copy
+import math
 import threading
 import time
 from collections import deque
@@ -15,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from activebroker.core.errors import Closed, DeadlineExceeded
+from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, EventRefused
 from activebroker.events import Batch, EventType, concat, encode, from_table
 
 BATCH_ROWS = 8192  # rows of single events that become one batch at the most
@@ -59,25 +61,39 @@ class PublishBuffer:
         self._rows = 0
         self._limit = FIRST_ROWS  # rows that may wait, fewer where rows are large
         self._next_seq = 0
-        self._closed: str | None = None
+        self._taken = 0
+        self._closed: ActiveBrokerError | None = None
+        self._lost = 0  # events accepted that may not have arrived, when it was closed
+        self._refused: list[tuple[int, Exception]] = []  # events that could not be encoded, and why
 
     @property
     def published(self) -> int:
         """Events published so far; the sequence number of the next."""
         return self._next_seq
 
+    @property
+    def taken(self) -> int:
+        """Events that the node has taken so far."""
+        return self._taken
+
+    @property
+    def empty(self) -> bool:
+        """Whether the node has taken everything."""
+        return not self._parts
+
     def put(self, content: Any, patience: float) -> None:
         """Add one event.
 
-        Raises EventRefused, Closed, or DeadlineExceeded when there was no room for `patience`
-        seconds.
+        Raises EventRefused, also for events accepted before that could not be encoded; Closed;
+        Unreachable; or DeadlineExceeded where it had to wait for room, and nothing was taken for
+        `patience` seconds.
         """
         if not self._fits(content):
             content = self._type.check(content, self.channel)
         type_ = self._type.concrete(content)
         now = time.time_ns()
         with self._lock:
-            if self._closed is not None or self._rows >= self._limit:
+            if self._closed is not None or self._refused or self._rows >= self._limit:
                 self._wait_for_room(patience)
             parts = self._parts
             last = parts[-1] if parts else None
@@ -105,7 +121,7 @@ class PublishBuffer:
         pieces = max(1, round(whole.nbytes / BATCH_BYTES))
         step = -(-whole.num_rows // pieces)
         with self._lock:
-            if self._closed is not None or self._rows >= self._limit:
+            if self._closed is not None or self._refused or self._rows >= self._limit:
                 self._wait_for_room(patience)
             # Another thread may have published since the rows were numbered.
             if (shift := self._next_seq - first_seq) != 0:
@@ -121,40 +137,101 @@ class PublishBuffer:
 
     def take(self) -> Batch | None:
         """The next batch, for the node's thread; None if there is none."""
-        with self._lock:
-            if not self._parts:
-                self._told = False
-                return None
-            part = self._parts.popleft()
-            batches = self._with_followers(part) if isinstance(part, Batch) else []
-            self._rows -= sum(map(len, batches)) or len(part)
-            if self._rows <= self._limit // 2:
+        while True:
+            with self._lock:
+                if not self._parts:
+                    self._told = False
+                    return None
+                part = self._parts.popleft()
+                batches = self._with_followers(part) if isinstance(part, Batch) else []
+                rows = sum(map(len, batches)) or len(part)
+                self._rows -= rows
+                self._taken += rows
                 self._room.notify_all()
-        if isinstance(part, _Rows):
-            batch = encode(part.type, part.contents, self.supplier, part.first_seq, part.times)
-        else:
-            batch = concat(batches)
+            batch = self._encoded(part) if isinstance(part, _Rows) else concat(batches)
+            if batch is not None:
+                break
         # Single events have no known size before they are encoded: those to come are taken to be
         # like these.
         likely = ROOM_BYTES * len(batch) // max(batch.nbytes, 1)
         self._limit = max(1, min(ROOM_ROWS, likely))
         return batch
 
-    def close(self, reason: str) -> None:
-        """Accept no more; what is here can still be taken."""
+    def close(self, error: ActiveBrokerError) -> None:
+        """Accept no more; what is here can still be taken. Only the first reason counts."""
         with self._room:
-            self._closed = self._closed or reason
+            self._closed = self._closed or error
             self._room.notify_all()
 
-    @property
-    def empty(self) -> bool:
-        """Whether the node has taken everything."""
-        return not self._parts
-
-    def wait_empty(self, patience: float) -> bool:
-        """Wait until the node has taken everything; False if it has not in time."""
+    def fail(self, error: ActiveBrokerError, acknowledged: int) -> None:
+        """Nothing is taken any more. `acknowledged`: all events before this number have arrived."""
         with self._room:
-            return self._room.wait_for(lambda: not self._parts, patience)
+            self._lost = max(0, self._next_seq - acknowledged)
+            if self._lost:
+                cause = error.__cause__
+                error = type(error)(
+                    f"{error} Of what supplier {self.supplier!r} of channel {self.channel!r} has "
+                    f"published, the last {self._lost} events were not acknowledged: they may be "
+                    "lost."
+                )
+                error.__cause__ = cause
+            # What is lost matters more than that it was closed before.
+            self._closed = error if self._lost else self._closed or error
+            self._parts.clear()
+            self._room.notify_all()
+
+    def disown(self, error: ActiveBrokerError) -> None:
+        """In the child of a fork, where the lock may be held by a thread that is not there."""
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._parts.clear()
+        self._closed = error
+
+    def flush(self, patience: float, until: float = math.inf) -> None:
+        """Wait until the node has taken everything.
+
+        Raises EventRefused and Unreachable where events were lost, DeadlineExceeded once nothing
+        was taken for `patience` seconds, or at the monotonic time `until`.
+        """
+        with self._room:
+            if not self._wait(lambda: not self._parts, patience, until):
+                raise DeadlineExceeded(
+                    f"Consumers of channel {self.channel!r} have not taken the last {self._rows} "
+                    f"events that {self.supplier!r} has published: they do not keep up. "
+                    "`activebroker status` shows which flow waits."
+                )
+            self._raise_refused()
+            if self._closed is not None and self._lost:
+                raise _anew(self._closed)
+
+    def _encoded(self, rows: _Rows) -> Batch | None:
+        """A batch of single events. One that cannot be encoded after all (a list in it has changed,
+        say) is left out, and told to whoever publishes or flushes next."""
+        try:
+            return encode(rows.type, rows.contents, self.supplier, rows.first_seq, rows.times)
+        except Exception:  # noqa: BLE001 - whatever a value's own methods raise
+            encoded: list[Batch] = []
+            refused: list[tuple[int, Exception]] = []
+            numbered = enumerate(zip(rows.contents, rows.times, strict=True), rows.first_seq)
+            for seq, (content, at) in numbered:
+                try:
+                    encoded.append(encode(rows.type, [content], self.supplier, seq, [at]))
+                except Exception as error:  # noqa: BLE001
+                    refused.append((seq, error))
+        with self._lock:
+            self._refused += refused
+        return concat(encoded) if encoded else None
+
+    def _raise_refused(self) -> None:
+        """Say once what became of events that had been accepted."""
+        refused, self._refused = self._refused, []
+        if refused:
+            seq, error = refused[0]
+            raise EventRefused(
+                f"{len(refused)} events that {self.supplier!r} had published to channel "
+                f"{self.channel!r} could not be encoded, and were left out. The first was number "
+                f"{seq}: {type(error).__name__}: {error}"
+            ) from error
 
     def _with_followers(self, first: Batch) -> list[Batch]:
         """A batch and those behind it that wait too and are small enough to go out with it."""
@@ -171,17 +248,38 @@ class PublishBuffer:
         return batches
 
     def _wait_for_room(self, patience: float) -> None:
-        there_is = self._room.wait_for(
+        there_is = self._wait(
             lambda: self._closed is not None or self._rows <= self._limit // 2, patience
         )
+        self._raise_refused()
         if self._closed is not None:
-            raise Closed(self._closed)
+            raise _anew(self._closed)
         if not there_is:
             raise DeadlineExceeded(
-                f"Supplier {self.supplier!r} of channel {self.channel!r} could not publish for "
-                f"{patience:g} s: a consumer or filter does not keep up. `activebroker status` "
-                "shows which flow waits."
+                f"Supplier {self.supplier!r} of channel {self.channel!r} could not publish, since "
+                f"nothing that it had published was taken for {patience:g} s: a consumer or filter "
+                "does not keep up. `activebroker status` shows which flow waits."
             )
+
+    def _wait(self, done: Callable[[], bool], patience: float, until: float = math.inf) -> bool:
+        """Wait until `done()`; False once the node has taken nothing for `patience` seconds, or at
+        the monotonic time `until`."""
+        taken, since = self._taken, time.monotonic()
+        while not done():
+            now = time.monotonic()
+            if self._taken != taken:
+                taken, since = self._taken, now
+            if (left := min(since + patience, until) - now) <= 0:
+                return False
+            self._room.wait(left)
+        return True
+
+
+def _anew(error: ActiveBrokerError) -> ActiveBrokerError:
+    """The same for one more caller: each adds to it where it was raised."""
+    again = copy.copy(error)
+    again.__cause__ = error.__cause__
+    return again
 
 
 def _renumbered(batch: Batch, shift: int) -> Batch:

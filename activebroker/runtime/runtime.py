@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import heapq
+import concurrent.futures
+import copy
 import itertools
 import logging
+import math
+import os
 import threading
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 import pyarrow as pa
@@ -47,25 +50,42 @@ from activebroker.broker.effects import (
 )
 from activebroker.broker.messages import CallBody, ClaimName, FailuresReported
 from activebroker.broker.node import Node
-from activebroker.core.errors import Closed, DeadlineExceeded
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    Closed,
+    DeadlineExceeded,
+    ProtocolError,
+    Unreachable,
+)
 from activebroker.events import EventType, TypeRegistry
 from activebroker.routing import Member
+from activebroker.runtime.failing import instead
 from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
+from activebroker.runtime.timers import Timers
 from activebroker.runtime.workers import MakeRunner, Workers
 from activebroker.transport import Claim, Told, Transport
 
 log = logging.getLogger(__name__)
 
 CLAIM = 5.0  # seconds that the directory may take to say whether a name is free
+GRACE = 1.0  # seconds more than a caller's patience for the node to say that it has run out
 FORGOTTEN = 60.0  # seconds after which nobody waits for an answer any more
+FORKED = (
+    "This fabric was made before the process forked, and lives in the parent only. Make your own "
+    "fabric in this process."
+)
 
 
 class Runtime:
     """Runs a node until `stop`. `key` signs and verifies filter payloads.
 
     `directory` names the node that keeps the directory; None: this one does.
+
+    What goes wrong at the node's edge costs what it belongs to: what a peer sends, its connection;
+    an effect, the subscription or filter it was for. Anything else ends the node at once: it logs
+    what happened, `failure` holds it, and everybody who waits here, or calls, gets Unreachable.
     """
 
     def __init__(
@@ -85,28 +105,38 @@ class Runtime:
         self.name = member.name
         self.registry = TypeRegistry()
         self.transport = transport
+        self.failure: BaseException | None = None  # what ended the node, where that was not `stop`
         self._node = Node(member, directory or member.name, self.registry)
         if directory is not None:
             # Until it tells the members, the directory is the only one known.
             known = Member(directory, directory_address, is_broker=True, incarnation=0)
             self._node.peers.members[directory] = known
-        self._workers = Workers(key, engines, self.registry, self.post)
         self._on_failures = on_failures
         self._inbox: deque[Input] = deque()
         self._filled: deque[int] = deque()  # outlets with events to take
         self._asleep = False  # in `receive`, and nobody has woken it yet
         self._stopping = False
+        self._disowned = False
+        self._ended: ActiveBrokerError | None = None  # what everybody gets from then on
         self._buffers: dict[int, PublishBuffer] = {}
         self._draining: dict[int, bool] = {}  # buffers to empty before their outlets end
-        self._unclaimed: set[int] = set()  # outlets that ended before they got a buffer
+        # Outlets that ended before they got a buffer, and why if their channel was not closed.
+        self._unclaimed: dict[int, ActiveBrokerError | None] = {}
         self._queues: dict[int, EventQueue] = {}
         self._replies: dict[int, Future[Any]] = {}
         self._request_ids = itertools.count(1)
-        self._timers: list[tuple[float, int, str]] = []
-        self._timer_ids: dict[str, int] = {}
-        self._timer_count = itertools.count()
-        self._thread = threading.Thread(target=self._loop, name=f"node {self.name}", daemon=True)
-        self._thread.start()
+        self._timers = Timers()
+        self._thread = threading.Thread(target=self._run, name=f"node {self.name}", daemon=True)
+        try:
+            self._workers = Workers(key, engines, self.registry, self.post)
+            self._thread.start()
+        except RuntimeError as error:
+            transport.close()
+            raise Unreachable(
+                f"Node {self.name!r} could not start: {error}. This process may have too many "
+                "threads for its limits."
+            ) from error
+        _RUNNING.add(self)
 
     @property
     def orphaned(self) -> str:
@@ -117,27 +147,29 @@ class Runtime:
 
     def post(self, input: Input) -> None:
         """Give the node an input; any thread may."""
-        self._inbox.append(input)
-        self._wake()
+        if self._ended is None:
+            self._inbox.append(input)
+            self._wake()
 
     def request(self, body: CallBody, patience: float) -> Any:
         """Ask the directory for something and wait for the answer.
 
-        Raises the error of the answer, or DeadlineExceeded.
+        Raises the error of the answer, or DeadlineExceeded; Closed or Unreachable where the node
+        has ended.
         """
-        if self._stopping:
-            raise Closed("The fabric was closed.")
         request_id = next(self._request_ids)
         future = self._replies[request_id] = Future()
-        self.post(RequestMade(request_id, body, patience))
-        try:
-            # The node gives up first, with a message that names the party.
-            return future.result(patience + 2.0)
-        except FutureTimeout:
+        # The node's thread writes and reads these two the other way round: one of us sees it.
+        if self._stopping or self._ended is not None:
             self._replies.pop(request_id, None)
-            raise DeadlineExceeded(
-                f"Node {self.name!r} itself did not answer within {patience:g} s."
-            ) from None
+            raise self._why_ended()
+        self.post(RequestMade(request_id, body, patience))
+        # The node gives up first, with a message that names the party.
+        concurrent.futures.wait([future], patience + GRACE)
+        if future.done():
+            return future.result()
+        self._replies.pop(request_id, None)
+        raise DeadlineExceeded(f"Node {self.name!r} itself did not answer within {patience:g} s.")
 
     def claim(self, claim: Claim, told: Told) -> None:
         """Ask the directory, for a process that is about to join, for the name it will bear.
@@ -163,10 +195,13 @@ class Runtime:
             self._wake()
 
         buffer = self._buffers[outlet] = PublishBuffer(channel, supplier, type, filled)
-        # The node's thread writes and reads these two the other way round: one of us sees it.
-        if outlet in self._unclaimed:
+        # As in `request`: one of us sees it.
+        if self._ended is not None:
+            buffer.fail(self._why_ended(), 0)
+        elif outlet in self._unclaimed:
             del self._buffers[outlet]
-            buffer.close(f"Channel {channel!r} was closed.")
+            why = self._unclaimed.pop(outlet)
+            buffer.close(why or Closed(f"Channel {channel!r} was closed."))
         return buffer
 
     def open_port(self, port: int) -> EventQueue:
@@ -174,6 +209,8 @@ class Runtime:
         queue = self._queues[port] = EventQueue(
             lambda flow, nbytes: self.post(BatchConsumed(port, flow, nbytes))
         )
+        if self._ended is not None:  # as in `request`
+            queue.end(self._why_ended())
         self.post(PortOpened(port))
         return queue
 
@@ -182,11 +219,18 @@ class Runtime:
         if (queue := self._queues.pop(port, None)) is not None:
             queue.end(None)
 
-    def wait_drained(self, patience: float) -> bool:
-        """Wait until everything this node has sent was taken over by its peers."""
-        end = time.monotonic() + patience
+    def wait_drained(self, patience: float, until: float = math.inf) -> bool:
+        """Wait until everything this node has sent was taken over by its peers.
+
+        False once nothing was for `patience` seconds, at the monotonic time `until`, or when the
+        node has ended.
+        """
+        last, since = -1, 0.0
         while not self._drained():
-            if time.monotonic() > end or not self._thread.is_alive():
+            now = time.monotonic()
+            if (progress := self._progress()) != last:
+                last, since = progress, now
+            if self._ended is not None or now - since > patience or now > until:
                 return False
             time.sleep(0.005)
         return True
@@ -200,7 +244,84 @@ class Runtime:
         if threading.current_thread() is not self._thread:
             self._thread.join(5.0)
 
+    def disown(self) -> None:
+        """In the child of a fork, where the node's thread is not: end without a word to anybody."""
+        self._disowned = self._stopping = True
+        self._ended = Closed(FORKED)
+        for buffer in self._buffers.values():
+            buffer.disown(self._why_ended())
+        for queue in self._queues.values():
+            queue.end(self._why_ended())
+        self._replies.clear()
+
+    @property
+    def disowned(self) -> bool:
+        """Whether it lives in the process that this one was forked from."""
+        return self._disowned
+
     # --- the node's thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        """Each of these, whatever becomes of those before it."""
+        for part in (self._loop, self._end_users, self._workers.close, self.transport.close):
+            try:
+                part()
+            except BaseException as failure:
+                self.failure = self.failure or failure
+                log.critical("node %r has failed and ends", self.name, exc_info=True)
+
+    def _loop(self) -> None:
+        while not self._stopping:
+            self._asleep = True
+            busy = self._inbox or self._filled or self._stopping
+            arrivals = self.transport.receive(0.0 if busy else self._patience())
+            self._asleep = False
+            for peer in self.transport.heard():
+                self._handle(PeerHeard(peer))
+            for source, head, buffers in arrivals:
+                self._take(source, FrameArrived(head, buffers))
+            # What a thread has published goes before what it asks for next.
+            asked = len(self._inbox)
+            for _ in range(len(self._filled)):
+                self._publish(self._filled.popleft())
+            for _ in range(asked):
+                self._handle(self._inbox.popleft())
+            for key in self._timers.due():
+                self._handle(TimerFired(str(key)))
+
+    def _end_users(self) -> None:
+        """Nobody waits here for a node that has ended."""
+        if self.failure is None:
+            self._ended = Closed("The fabric was closed.")
+        else:
+            self._ended = Unreachable(
+                f"Node {self.name!r} of this process has failed and ended, with "
+                f"{type(self.failure).__name__}: {self.failure}. Make the fabric again; the log "
+                "has the details."
+            )
+            self._ended.__cause__ = self.failure
+        for queue in list(self._queues.values()):
+            queue.end(self._why_ended())
+        for future in list(self._replies.values()):
+            if not future.done():
+                future.set_exception(self._why_ended())
+        self._inbox.clear()
+        try:
+            acknowledged = self._node.acknowledged()
+        except Exception:
+            if self.failure is None:
+                raise
+            acknowledged = {}  # the node may have failed in the middle of anything
+        for outlet, buffer in list(self._buffers.items()):
+            buffer.fail(self._why_ended(), acknowledged.get(outlet, 0))
+
+    def _why_ended(self) -> ActiveBrokerError:
+        """A new error each time: it goes to threads that each add where they met it."""
+        if self._ended is None:
+            return Closed("The fabric was closed.")
+        error = copy.copy(self._ended)
+        error.__cause__ = self._ended.__cause__
+        return error
 
     def _wake(self) -> None:
         # What came before the loop set the flag, the loop sees by itself; so no wake is lost.
@@ -208,44 +329,19 @@ class Runtime:
             self._asleep = False
             self.transport.wake()
 
-    def _loop(self) -> None:
+    def _take(self, source: str, frame: FrameArrived) -> None:
         try:
-            while not self._stopping:
-                self._asleep = True
-                busy = self._inbox or self._filled or self._stopping
-                arrivals = self.transport.receive(0.0 if busy else self._patience())
-                self._asleep = False
-                for peer in self.transport.heard():
-                    self._handle(PeerHeard(peer))
-                for head, buffers in arrivals:
-                    self._handle(FrameArrived(head, buffers))
-                # What a thread has published goes before what it asks for next.
-                asked = len(self._inbox)
-                for _ in range(len(self._filled)):
-                    self._publish(self._filled.popleft())
-                for _ in range(asked):
-                    self._handle(self._inbox.popleft())
-                self._fire_timers()
-        finally:
-            self._workers.close()
-            self.transport.close()
-            for buffer in self._buffers.values():
-                buffer.close("The fabric was closed.")
-            for queue in self._queues.values():
-                queue.end(None)
-            for future in list(self._replies.values()):
-                if not future.done():
-                    future.set_exception(Closed("The fabric was closed."))
+            self._handle(frame)
+        except ProtocolError as error:
+            log.warning("node %r drops the connection to %r: %s", self.name, source, error)
+            self.transport.forget(source)
 
     def _handle(self, input: Input) -> None:
-        try:
-            effects = self._node.handle(input, time.monotonic())
-        except Exception:
-            # A peer's mistake, or ours, must not end what others use. It is never silent.
-            log.exception("node %r could not handle %s", self.name, type(input).__name__)
-            return
-        for effect in effects:
-            self._perform(effect)
+        for effect in self._node.handle(input, time.monotonic()):
+            try:
+                self._perform(effect)
+            except Exception as error:  # noqa: BLE001 - it is told, or ends the node
+                self._failed(effect, error)
 
     def _publish(self, outlet_id: int) -> None:
         outlet = self._node.exchange.outlets.get(outlet_id)
@@ -263,17 +359,17 @@ class Runtime:
             case Deliver(port, flow, batch, nbytes):
                 if (queue := self._queues.get(port)) is not None:
                     queue.put(flow, batch, nbytes)
+            case LoadStage(stage):
+                self._workers.load(stage)
             case RunStage() | RestoreStage() | SnapshotStage() | ChangeFilter():
                 self._workers.do(effect)
             case ResumeOutlet(outlet):
                 # Not at once: effects that follow this one come before new events.
                 self._filled.append(outlet)
             case SetTimer(key, after):
-                self._timer_ids[key] = next(self._timer_count)
-                entry = (time.monotonic() + after, self._timer_ids[key], key)
-                heapq.heappush(self._timers, entry)
+                self._timers.set(key, after)
             case CancelTimer(key):
-                self._timer_ids.pop(key, None)
+                self._timers.cancel(key)
             case Reply(request, result, error):
                 if (future := self._replies.pop(request, None)) is not None:
                     if error is not None:
@@ -283,8 +379,6 @@ class Runtime:
             case EndSubscription(port, error):
                 if (queue := self._queues.pop(port, None)) is not None:
                     queue.end(error)
-            case LoadStage(stage):
-                self._workers.load(stage)
             case UnloadStage(stage_id):
                 self._workers.unload(stage_id)
             case ShowFailures(report):
@@ -292,39 +386,53 @@ class Runtime:
             case ForgetPeer(peer):
                 self.transport.forget(peer)
             case DrainSupplier(outlet, finished):
-                self._unclaimed.add(outlet)
-                if outlet in self._buffers:
-                    self._unclaimed.discard(outlet)
                 self._close_buffer(outlet, finished)
                 self._draining[outlet] = finished
                 self._filled.append(outlet)
-            case OutletClosed(outlet, finished):
-                self._close_buffer(outlet, finished)
+            case OutletClosed(outlet, finished, error, acknowledged):
+                if error is None:
+                    self._close_buffer(outlet, finished)
+                else:
+                    self._fail_buffer(outlet, error, acknowledged or 0)
                 self._buffers.pop(outlet, None)
 
+    def _failed(self, effect: Effect, error: Exception) -> None:
+        """Let an effect that could not be carried out cost what it was for, if it was for that."""
+        if isinstance(effect, Deliver):
+            told: Sequence[Input] | None = [PortClosed(effect.port)]
+            if (queue := self._queues.pop(effect.port, None)) is not None:
+                queue.end(ActiveBrokerError(f"Node {self.name!r} could not deliver: {error!r}"))
+        else:
+            told = instead(effect, self._node.exchange.stages, error)
+        if told is None:
+            raise error
+        log.error("node %r could not %s", self.name, type(effect).__name__, exc_info=error)
+        # Not at once: effects that follow this one come first.
+        self._inbox.extend(told)
+
     def _close_buffer(self, outlet: int, finished: bool) -> None:
+        self._unclaimed.setdefault(outlet, None)
         if (buffer := self._buffers.get(outlet)) is not None:
+            del self._unclaimed[outlet]
             what = f"Channel {buffer.channel!r}" if finished else f"Supplier {buffer.supplier!r}"
-            buffer.close(f"{what} was closed.")
+            buffer.close(Closed(f"{what} was closed."))
 
     def _patience(self) -> float | None:
         """How long to wait for frames, in seconds; None: until something comes."""
-        waits = (self._next_timer(), POOL.relieve())
+        waits = (self._timers.next(), POOL.relieve())
         return min((each for each in waits if each is not None), default=None)
 
-    def _next_timer(self) -> float | None:
-        while self._timers and self._timer_ids.get(self._timers[0][2]) != self._timers[0][1]:
-            heapq.heappop(self._timers)  # cancelled, or set anew
-        if not self._timers:
-            return None
-        return max(0.0, self._timers[0][0] - time.monotonic())
+    def _fail_buffer(self, outlet: int, error: ActiveBrokerError, acknowledged: int) -> None:
+        self._unclaimed.setdefault(outlet, error)
+        if (buffer := self._buffers.get(outlet)) is not None:
+            del self._unclaimed[outlet]
+            buffer.fail(error, acknowledged)
 
-    def _fire_timers(self) -> None:
-        while self._next_timer() == 0.0:
-            _, number, key = heapq.heappop(self._timers)
-            if self._timer_ids.get(key) == number:
-                del self._timer_ids[key]
-                self._handle(TimerFired(key))
+    def _progress(self) -> int:
+        """Grows as what was sent is taken over."""
+        links = list(self._node.peers.links.values())
+        buffers = list(self._buffers.values())
+        return sum(each.taken for each in buffers) + sum(link.acknowledged for link in links)
 
     def _drained(self) -> bool:
         # Read from another thread: each value is read at once, and what is under way shows later.
@@ -342,3 +450,15 @@ class Runtime:
 
 def _flat(error: BaseException | None) -> tuple[str, str] | None:
     return None if error is None else (type(error).__name__, str(error))
+
+
+_RUNNING: weakref.WeakSet[Runtime] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for runtime in list(_RUNNING):
+        runtime.disown()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_forked)

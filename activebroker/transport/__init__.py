@@ -1,6 +1,6 @@
 """Transports carry a node's frames: between machines, between processes, and within one."""
 
-from activebroker.transport.base import Arrival, Transport
+from activebroker.transport.base import Arrival, Outgoing, Transport
 from activebroker.transport.local import LocalHub, LocalTransport
 from activebroker.transport.zeromq import (
     Claim,
@@ -18,6 +18,7 @@ __all__ = [
     "Hello",
     "LocalHub",
     "LocalTransport",
+    "Outgoing",
     "Told",
     "Transport",
     "ZeroMQTransport",

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-Arrival = tuple[bytes | memoryview, Sequence[Any]]  # a frame's head, and its buffers
+Outgoing = tuple[bytes, Sequence[Any]]  # a frame's head, and its buffers
+Arrival = tuple[str, bytes | memoryview, Sequence[Any]]  # the same, after the peer it came from
 
 
 class Transport(Protocol):
     """Carries frames to peers, in order while a connection lasts; may lose them when it breaks.
+
+    A peer that sends what is no frame, and a connection that cannot be made, cost that connection
+    and a line in the log. What a method raises is a fault of this process, which ends the node.
 
     All methods but `wake` belong to one thread.
     """
@@ -20,7 +24,7 @@ class Transport(Protocol):
         """Wait until frames arrive, `wake` is called, or `timeout` seconds have passed."""
         ...
 
-    def transmit(self, peer: str, address: str | None, frames: Sequence[Arrival]) -> None:
+    def transmit(self, peer: str, address: str | None, frames: Sequence[Outgoing]) -> None:
         """Send frames to a peer. Without a connection or an address they are dropped."""
         ...
 

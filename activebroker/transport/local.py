@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterable, Sequence
 
-from activebroker.transport.base import Arrival
+from activebroker.transport.base import Arrival, Outgoing
 
 
 class LocalHub:
@@ -36,10 +36,10 @@ class LocalTransport:
         except queue.Empty:
             return arrivals
 
-    def transmit(self, peer: str, address: str | None, frames: Sequence[Arrival]) -> None:
+    def transmit(self, peer: str, address: str | None, frames: Sequence[Outgoing]) -> None:
         if (target := self._hub.queues.get(peer)) is not None:
-            for frame in frames:
-                target.put(frame)
+            for head, buffers in frames:
+                target.put((self._name, head, buffers))
 
     def heard(self) -> Iterable[str]:
         return ()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from activebroker.transport.wire import laid_out, parts_of
+from activebroker.transport.wire import FRAME_BYTES, Malformed, laid_out, parts_of
 
 MARK = b"+"  # in place of a frame's head
 WHOLE = 64 << 10  # bytes; a frame up to that size goes in one message
@@ -56,18 +56,26 @@ class Joiner:
         self._buffer = np.empty(0, np.uint8).data
 
     def take(self, place: bytes | memoryview, piece: Sequence[Any]) -> list[memoryview] | None:
-        """The next piece; returns the frame when it is whole."""
-        frame, at, size = PLACE.unpack(place)
+        """The next piece; returns the frame when it is whole. Raises Malformed."""
+        try:
+            frame, at, size = PLACE.unpack(place)
+        except struct.error as error:
+            raise Malformed(f"a piece whose place {error}") from error
+        if size > FRAME_BYTES:
+            raise Malformed(f"a frame of {size} bytes")
         if at == 0:
             self._frame, self._came = frame, 0
             self._buffer = np.empty(size, np.uint8).data
-        if (frame, at) != (self._frame, self._came):
+        if (frame, at, size) != (self._frame, self._came, len(self._buffer)):
             return None
         for part in piece:
             view = memoryview(part).cast("B")
-            self._buffer[self._came : self._came + len(view)] = view
-            self._came += len(view)
-        if self._came < len(self._buffer):
+            end = self._came + len(view)
+            if end > size:
+                raise Malformed("pieces of more than their frame")
+            self._buffer[self._came : end] = view
+            self._came = end
+        if self._came < size:
             return None
         whole, self._buffer = self._buffer, np.empty(0, np.uint8).data
         self._came = 0

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
+import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from activebroker.transport.base import Arrival
-from activebroker.transport.wire import Disconnected, Wire
+from activebroker.transport.base import Arrival, Outgoing
+from activebroker.transport.complaints import Complaints
+from activebroker.transport.newcomers import Newcomers
+from activebroker.transport.wire import Disconnected, Malformed, Wire
 
 log = logging.getLogger(__name__)
+LONGEST_NAME = 1 << 10  # bytes
+REST = 1.0  # seconds without accepting connections, after one could not be
 
 
 class UnixSockets:
@@ -19,7 +24,8 @@ class UnixSockets:
     perhaps to be written; `unwatch(socket)` when it is not any more.
 
     Who dials says its name first. Each peer has at most one connection in use for sending, the last
-    one made; a connection that breaks is dropped with what waited in it.
+    one made; a connection that breaks, or brings what is no message, is dropped with what waited in
+    it.
     """
 
     def __init__(
@@ -36,6 +42,9 @@ class UnixSockets:
         self._wires: dict[int, Wire] = {}  # by file descriptor
         self._peers: dict[int, str] = {}  # who is at the other end, as soon as it has said so
         self._used: dict[str, Wire] = {}  # by peer
+        self._newcomers = Newcomers(lambda descriptor: self._drop(self._wires[descriptor]))
+        self._rests_until = math.inf  # while it accepts no connections
+        self._complaints = Complaints(log)
 
     def listen(self, path: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -48,7 +57,11 @@ class UnixSockets:
 
     def dial(self, peer: str, path: Path) -> bool:
         """Whether there is a connection now."""
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            self._complaints.say("dial", f"Cannot connect to {peer!r}: {error}")
+            return False
         connected.setblocking(False)  # a peer that accepts nothing must not stop us
         try:
             connected.connect(str(path))
@@ -61,7 +74,7 @@ class UnixSockets:
         wire.send([self._name.encode()])
         return True
 
-    def transmit(self, peer: str, frames: Sequence[Arrival]) -> bool:
+    def transmit(self, peer: str, frames: Sequence[Outgoing]) -> bool:
         """Send; False where there is no connection."""
         if (wire := self._used.get(peer)) is None:
             return False
@@ -73,20 +86,26 @@ class UnixSockets:
     def ready(self, descriptor: int, arrivals: list[Arrival]) -> None:
         """Take what has come at a watched socket, and send what waited for it."""
         if self._listener is not None and descriptor == self._listener.fileno():
-            with suppress(OSError):  # it has hung up already
-                self._add(self._listener.accept()[0])
+            self._accept(self._listener)
         elif (wire := self._wires.get(descriptor)) is not None:
             try:
-                messages = wire.receive()
+                arrivals += self._taken(wire)
             except Disconnected:
                 self._drop(wire)
-                return
-            if messages and descriptor not in self._peers:
-                (name,) = messages.pop(0)
-                peer = self._peers[descriptor] = str(name, errors="replace")
-                self._used[peer] = wire  # it may be another process of that name
-            arrivals.extend((head, buffers) for head, *buffers in messages)
-            self._flush(wire)
+            except (Malformed, MemoryError) as error:
+                peer = self._peers.get(descriptor, "a process of this user")
+                self._complaints.say(peer, f"Dropped a connection: {peer!r} sent {error}")
+                self._drop(wire)
+            else:
+                self._flush(wire)
+
+    def rest(self, timeout: float | None) -> float | None:
+        """Accept connections again when it is time to; the seconds until then, or `timeout`."""
+        left = self._rests_until - time.monotonic()
+        if left <= 0 and self._listener is not None:
+            self._rests_until = left = math.inf
+            self._watch(self._listener, False)
+        return timeout if left == math.inf else min(left, math.inf if timeout is None else timeout)
 
     def forget(self, peer: str) -> None:
         for descriptor, name in list(self._peers.items()):
@@ -97,10 +116,45 @@ class UnixSockets:
         for wire in list(self._wires.values()):
             self._drop(wire)
         if self._listener is not None and self._path is not None:
-            self._unwatch(self._listener)
+            if self._rests_until == math.inf:
+                self._unwatch(self._listener)
             self._listener.close()
             self._path.unlink(missing_ok=True)
             self._listener = None
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connected, _ = listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # it has hung up already
+        except OSError as error:
+            # It would be told at once again that somebody waits.
+            self._complaints.say("accept", f"Cannot accept connections: {error}")
+            self._rests_until = time.monotonic() + REST
+            self._unwatch(listener)
+            return
+        self._newcomers.came(self._add(connected).socket.fileno())
+        if cut := self._newcomers.make_room():
+            self._complaints.say(
+                "cut",
+                f"Cut {cut} connections from this machine that have not said who they are: there "
+                "are too many for this process's limit on open files.",
+            )
+
+    def _taken(self, wire: Wire) -> list[Arrival]:
+        """The frames that have come. Raises Disconnected, Malformed."""
+        messages = wire.receive()
+        descriptor = wire.socket.fileno()
+        if messages and descriptor not in self._peers:
+            name = messages.pop(0)
+            if len(name) != 1 or len(name[0]) > LONGEST_NAME:
+                raise Malformed("no name, first of all")
+            peer = self._peers[descriptor] = str(name[0], errors="replace")
+            self._newcomers.went(descriptor)
+            self._used[peer] = wire  # it may be another process of that name
+        if not all(messages):
+            raise Malformed("a message without parts")
+        return [(self._peers[descriptor], head, buffers) for head, *buffers in messages]
 
     def _add(self, connected: socket.socket) -> Wire:
         wire = self._wires[connected.fileno()] = Wire(connected)
@@ -120,6 +174,7 @@ class UnixSockets:
     def _drop(self, wire: Wire) -> None:
         descriptor = wire.socket.fileno()
         del self._wires[descriptor]
+        self._newcomers.went(descriptor)
         peer = self._peers.pop(descriptor, None)
         if peer is not None and self._used.get(peer) is wire:
             del self._used[peer]

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+FRAME_BYTES = 1 << 31  # that a frame may have; nobody is asked for memory for more
+MOST_PARTS = 1 << 20
 CHUNK = 64 << 10  # bytes asked for at once; a larger message gets a buffer of its own
 ROOM = 4 << 20  # bytes on their way, if the system allows as many
 VIEWS = 512  # given to one system call, which takes 1,024
@@ -27,6 +29,10 @@ class Disconnected(Exception):
     """The other end has closed, or died."""
 
 
+class Malformed(Exception):
+    """The other end has sent what is no message."""
+
+
 class Wire:
     """One connection. Sends what it can at once, the rest at each `flush`."""
 
@@ -37,8 +43,7 @@ class Wire:
         self.socket = connected
         self.waiting = False  # the socket takes no more at the moment
         self._unsent: deque[memoryview] = deque()
-        self._start = b""  # of a message whose sizes have not all come
-        self._buffer: memoryview | None = None  # of a message that is larger than a chunk
+        self._buffer: memoryview | None = None  # for the rest of a message, as far as that is known
         self._filled = 0
 
     def send(self, parts: Sequence[Any]) -> None:
@@ -63,7 +68,7 @@ class Wire:
         self.waiting = False
 
     def receive(self) -> list[list[memoryview]]:
-        """The messages that have come, possibly none. Raises Disconnected."""
+        """The messages that have come, possibly none. Raises Disconnected, Malformed."""
         try:
             if self._buffer is not None:
                 return self._fill(self._buffer)
@@ -74,8 +79,6 @@ class Wire:
             raise Disconnected from error
         if not data:
             raise Disconnected
-        if self._start:
-            data, self._start = self._start + data, b""
         return self._split(memoryview(data))
 
     def _fill(self, buffer: memoryview) -> list[list[memoryview]]:
@@ -91,17 +94,13 @@ class Wire:
     def _split(self, data: memoryview) -> list[list[memoryview]]:
         messages = []
         while data:
-            sizes = _sizes(data)
-            if sizes is None:
-                self._start = bytes(data)
-                break
-            end = STEP * (len(sizes) + 1) + sum(map(_padded, sizes))
+            end = _extent(data)
             if end > len(data):
                 self._buffer = np.empty(end, np.uint8).data  # a bytearray is zeroed first
                 self._buffer[: len(data)] = data
                 self._filled = len(data)
                 break
-            messages.append(parts_of(data))
+            messages.append(_parts(data))
             data = data[end:]
         return messages
 
@@ -119,24 +118,44 @@ def laid_out(parts: Sequence[Any]) -> list[memoryview]:
 
 
 def parts_of(message: memoryview) -> list[memoryview]:
-    """The parts of a whole message, at whose begin it is."""
-    sizes = _sizes(message)
-    assert sizes is not None
+    """The parts of a whole message. Raises Malformed."""
+    if _extent(message) != len(message):
+        raise Malformed(f"a message of {len(message)} bytes that says it has {_extent(message)}")
+    return _parts(message)
+
+
+def _parts(data: memoryview) -> list[memoryview]:
+    """The parts of the message at the begin, which is all there."""
+    sizes = _sizes(data)
     at = STEP * (len(sizes) + 1)
     parts = []
     for size in sizes:
-        parts.append(message[at : at + size])
+        parts.append(data[at : at + size])
         at += _padded(size)
     return parts
 
 
-def _sizes(data: memoryview) -> tuple[int, ...] | None:
-    """The sizes of a message's parts; None where not all of them are there."""
+def _extent(data: memoryview) -> int:
+    """The bytes of the message that begins here; of its begin, while that is not all there.
+
+    Raises Malformed where it is larger than a frame may be.
+    """
     if len(data) < STEP:
-        return None
+        return STEP
     (count,) = SIZE.unpack_from(data)
-    if len(data) < STEP * (count + 1):
-        return None
+    if count > MOST_PARTS:
+        raise Malformed(f"a message of {count} parts")
+    end: int = STEP * (count + 1)
+    if len(data) >= end:
+        end += sum(map(_padded, _sizes(data)))
+        if end > FRAME_BYTES:
+            raise Malformed(f"a message of {end} bytes")
+    return end
+
+
+def _sizes(data: memoryview) -> tuple[int, ...]:
+    """The sizes of a message's parts, which are there."""
+    (count,) = SIZE.unpack_from(data)
     return struct.unpack_from(f"={count}Q", data, STEP)
 
 

@@ -7,31 +7,35 @@ of one user on one machine a Unix socket takes the place of TCP and CURVE, see `
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import zmq
 
 from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
-from activebroker.transport.base import Arrival
-from activebroker.transport.pieces import MARK, Cutter, Joiner
+from activebroker.transport.base import Arrival, Outgoing
+from activebroker.transport.complaints import Complaints
+from activebroker.transport.gate import Gate
+from activebroker.transport.pieces import MARK, WHOLE, Cutter, Joiner
 from activebroker.transport.same_machine import own_socket, peer_socket
 from activebroker.transport.unix import UnixSockets
+from activebroker.transport.wire import Malformed
 
-if TYPE_CHECKING:
-    from zmq.auth.thread import ThreadAuthenticator
-
+log = logging.getLogger(__name__)
 WHO_ARE_YOU = b""  # instead of a frame's head; answered with a Hello
-DOMAIN = "activebroker"
 # Plain ints: operations on pyzmq's enums cost a microsecond each.
 NOBLOCK, SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 POLLIN, POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
+MESSAGE_BYTES = 2 * WHOLE  # that a part may have: whoever sends a larger one is cut off
+SOCKETS = 16_384  # peers that can be dialled
+RECONNECT = 2000  # milliseconds, at most, between attempts to connect
 BURST = 256  # frames taken from a socket before the others get their turn
 COPY_BELOW = 256 << 10  # bytes; smaller buffers are cheaper copied than shared and freed later
 
@@ -55,16 +59,6 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
 Told = Callable[["tuple[str, str] | None"], None]
 
 
-class _Members:
-    """Admits who holds the fabric's key."""
-
-    def __init__(self, public_key: bytes) -> None:
-        self._public_key = public_key
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        return key == self._public_key
-
-
 class ZeroMQTransport:
     """Listens at `listen` (`tcp://host:port`, port `*` for any free one) if it is given.
 
@@ -78,17 +72,18 @@ class ZeroMQTransport:
         self._name = name.encode()
         self._key = key
         self._secret, self._public = _key_pair(key)
-        self._context = zmq.Context()
+        self._context = _context()
         self._poller = zmq.Poller()
+        self._complaints = Complaints(log)
         self._dealers: dict[str, zmq.Socket[bytes]] = {}
         self._dialled: dict[zmq.Socket[bytes], str] = {}  # the same, the other way round
-        self._dialled_by: set[str] = set()  # who came through the router
+        self._dialled_by: dict[str, int] = {}  # who came through the router, by which descriptor
         self._cutter = Cutter()
         self._joiners: defaultdict[str, Joiner] = defaultdict(Joiner)
         self._heard: set[str] = set()
         self._router: zmq.Socket[bytes] | None = None
         self._unix = UnixSockets(name, self._watch, self._poller.unregister)
-        self._authenticator: ThreadAuthenticator | None = None
+        self._gate: Gate | None = None
         # A socket pair rather than an eventfd: it exists on every system.
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
@@ -97,25 +92,28 @@ class ZeroMQTransport:
         if listen is not None:
             try:
                 self._listen(listen)
-            except zmq.ZMQError as error:
+            except (zmq.ZMQError, OSError) as error:
                 self.close()
                 raise Unreachable(
                     f"Cannot listen at {listen}: {error}. Choose another port (or * for any)."
                 ) from error
 
     def receive(self, timeout: float | None) -> list[Arrival]:
+        timeout = self._unix.rest(timeout)
         milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
         arrivals: list[Arrival] = []
         for ready, _ in self._poller.poll(milliseconds):
-            if isinstance(ready, zmq.Socket):
-                self._take(ready, arrivals)
-            elif ready == self._woken.fileno():
+            if ready == self._woken.fileno():
                 self._drain_wakes()
-            else:
+            elif not isinstance(ready, zmq.Socket):
                 self._unix.ready(ready, arrivals)
+            elif ready is self._router or ready in self._dialled:
+                self._take(ready, arrivals)
+            elif self._gate is not None:
+                self._gate.ready(ready)
         return arrivals
 
-    def transmit(self, peer: str, address: str | None, frames: Sequence[Arrival]) -> None:
+    def transmit(self, peer: str, address: str | None, frames: Sequence[Outgoing]) -> None:
         if self._unix.transmit(peer, frames):
             return
         messages = (
@@ -127,10 +125,9 @@ class ZeroMQTransport:
         elif self._router is not None and peer in self._dialled_by:
             for message in messages:
                 if not self._send(self._router, [peer.encode(), *message]):
-                    self._dialled_by.remove(peer)
+                    del self._dialled_by[peer]
                     return
-        elif address is not None:
-            self._dial(peer, address)
+        elif address is not None and self._dial(peer, address):
             self.transmit(peer, address, frames)
 
     def heard(self) -> Iterable[str]:
@@ -140,7 +137,9 @@ class ZeroMQTransport:
     def forget(self, peer: str) -> None:
         self._unix.forget(peer)
         self._joiners.pop(peer, None)
-        self._dialled_by.discard(peer)
+        descriptor = self._dialled_by.pop(peer, -1)
+        if self._gate is not None and descriptor >= 0:
+            self._gate.cut(descriptor)
         if (dealer := self._dealers.pop(peer, None)) is not None:
             del self._dialled[dealer]
             self._poller.unregister(dealer)
@@ -157,54 +156,60 @@ class ZeroMQTransport:
     def close(self) -> None:
         for peer in list(self._dealers):
             self.forget(peer)
-        if self._authenticator is not None:
-            self._authenticator.stop()
         self._unix.close()
         if self._router is not None:
             self._router.close(linger=0)
-        self._context.term()
+        if self._gate is not None:
+            self._gate.close()
+        self._context.destroy(linger=0)
         self._woken.close()
         self._waker.close()
 
     # --- inside -------------------------------------------------------------------------------
 
     def _listen(self, listen: str) -> None:
-        from zmq.auth.thread import ThreadAuthenticator  # here: it brings asyncio
-
-        self._authenticator = ThreadAuthenticator(self._context)
-        self._authenticator.start()
-        self._authenticator.configure_curve_callback(
-            domain=DOMAIN, credentials_provider=_Members(self._public)
-        )
         router = self._router = self._context.socket(zmq.ROUTER)
         router.curve_server = True
         router.curve_secretkey = self._secret
         router.curve_publickey = self._public
-        router.zap_domain = DOMAIN.encode()
+        self._gate = Gate(self._context, router, self._public)
+        for each in self._gate.sockets:
+            self._watch(each)
         router.router_handover = True
         router.router_mandatory = True
         # What may be under way is bounded by the flows' credit; a limit here would drop frames.
         router.set_hwm(0)
+        router.maxmsgsize = MESSAGE_BYTES
         router.bind(listen)
         self._watch(router)
         self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+        self._gate.port = urlsplit(self.address).port or 0
         if (path := own_socket(self._key, self.address)) is not None:
             self._unix.listen(path)
 
     def _watch(self, source: zmq.Socket[bytes] | socket.socket, writable: bool = False) -> None:
         self._poller.register(source, POLLIN | POLLOUT if writable else POLLIN)
 
-    def _dial(self, peer: str, address: str) -> None:
+    def _dial(self, peer: str, address: str) -> bool:
+        """Whether frames can be sent now, or will be when the peer answers."""
         path = peer_socket(self._key, address)
         if path is not None and self._unix.dial(peer, path):
-            return
-        dealer = _client_socket(self._context, self._secret, self._public)
-        dealer.routing_id = self._name
-        dealer.set_hwm(0)
-        dealer.connect(address)
+            return True
+        try:
+            host_of(address)  # a peer might say anything
+            dealer = _client_socket(self._context, self._secret, self._public)
+            dealer.routing_id = self._name
+            dealer.set_hwm(0)
+            dealer.connect(address)
+        except (zmq.ZMQError, Unreachable) as error:
+            # What was to be sent is lost; the link sends it again, and so dials again.
+            what = f"Cannot connect to {peer!r} at {address}: {error}"
+            self._complaints.say(f"dial {peer}", what)
+            return False
         self._watch(dealer)
         self._dealers[peer] = dealer
         self._dialled[dealer] = peer
+        return True
 
     def _send(self, target: zmq.Socket[bytes], parts: Sequence[Any]) -> bool:
         last = len(parts) - 1
@@ -223,25 +228,40 @@ class ZeroMQTransport:
         peer = self._dialled.get(source, "")
         for _ in range(BURST):
             # Cheaper than the exception of a `recv` that finds nothing.
-            if not int(source.getsockopt(zmq.EVENTS)) & POLLIN:
+            if source.closed or not int(source.getsockopt(zmq.EVENTS)) & POLLIN:
                 return
             parts = [source.recv(copy=False)]
             while parts[-1].more:
                 parts.append(source.recv(copy=False))
             if routed:
+                assert self._gate is not None
                 identity = parts.pop(0).bytes
+                descriptor = int(parts[-1].get(zmq.SRCFD)) if parts else -1
+                self._gate.newcomers.went(descriptor)
                 if parts and parts[0].bytes == WHO_ARE_YOU:
                     self._asked(source, identity, [part.bytes for part in parts[1:]])
                     continue
                 peer = identity.decode(errors="replace")
-                self._dialled_by.add(peer)
-            if len(parts) > 1 and parts[0].bytes == MARK:
-                self._heard.add(peer)
-                place, *piece = [part.buffer for part in parts[1:]]
-                if (frame := self._joiners[peer].take(place, piece)) is not None:
-                    arrivals.append((frame[0], frame[1:]))
-            elif parts:
-                arrivals.append((parts[0].bytes, [part.buffer for part in parts[1:]]))
+                self._dialled_by[peer] = descriptor
+            try:
+                self._taken(peer, parts, arrivals)
+            except (Malformed, MemoryError) as error:
+                self._complaints.say(peer, f"Dropped the connection to {peer!r}: it sent {error}")
+                self.forget(peer)
+
+    def _taken(self, peer: str, parts: list[zmq.Frame], arrivals: list[Arrival]) -> None:
+        """Take a message: a frame, or a piece of one. Raises Malformed."""
+        if not parts or (len(parts) == 1 and parts[0].bytes == MARK):
+            raise Malformed("a message without parts")
+        if parts[0].bytes != MARK:
+            arrivals.append((peer, parts[0].bytes, [part.buffer for part in parts[1:]]))
+            return
+        self._heard.add(peer)
+        _, place, *piece = [part.buffer for part in parts]
+        if (frame := self._joiners[peer].take(place, piece)) is not None:
+            if not frame:
+                raise Malformed("a frame without parts")
+            arrivals.append((peer, frame[0], frame[1:]))
 
     def _asked(self, router: zmq.Socket[bytes], peer: bytes, claims: list[bytes]) -> None:
         """Say who we are; to one who claims a name, when it is known whether it gets that."""
@@ -337,12 +357,20 @@ def _hello(data: bytes, address: str) -> Hello:
         raise ProtocolError(f"What answers at {address} is not an activebroker node.") from error
 
 
+def _context() -> zmq.Context[zmq.Socket[bytes]]:
+    context = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, SOCKETS)
+    return context
+
+
 def _client_socket(context: zmq.Context[Any], secret: bytes, public: bytes) -> zmq.Socket[bytes]:
     dealer: zmq.Socket[bytes] = context.socket(zmq.DEALER)
     dealer.curve_serverkey = public
     dealer.curve_secretkey = secret
     dealer.curve_publickey = public
     dealer.linger = 0
+    dealer.maxmsgsize = MESSAGE_BYTES
+    dealer.reconnect_ivl_max = RECONNECT
     return dealer
 
 

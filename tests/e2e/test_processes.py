@@ -175,4 +175,4 @@ def test_who_dies_is_found_lost_and_the_survivors_go_on(programs: Programs) -> N
             assert seen == [seq for seq in range(nyse.published) if seq not in (0, again)]
         assert [each["name"] for each in fabric.status()["members"]] == ["atlanta", "exchange"]
     assert watcher.line().startswith("Unreachable The fabric's directory at 'hub'")
-    assert watcher.line().startswith("Closed ")
+    assert watcher.line().startswith("Unreachable ")

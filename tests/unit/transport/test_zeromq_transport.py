@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from activebroker.core.errors import AccessDenied, Unreachable
-from activebroker.transport import Arrival, Hello, ZeroMQTransport, generate_key, probe
+from activebroker.transport import Arrival, Hello, Outgoing, ZeroMQTransport, generate_key, probe
 from activebroker.transport.pieces import PIECE
 from activebroker.transport.zeromq import BURST, COPY_BELOW
 
@@ -51,7 +51,7 @@ def receive(
     count: int,
     patience: float = 10.0,
     sender: ZeroMQTransport | None = None,
-) -> list[Arrival]:
+) -> list[Outgoing]:
     """`sender` sends on meanwhile what was too much at once."""
     arrivals: list[Arrival] = []
     end = time.monotonic() + patience
@@ -61,7 +61,7 @@ def receive(
             assert sender.receive(0.0) == []
     return [
         (bytes(head), [bytes(memoryview(buffer)) for buffer in buffers])
-        for head, buffers in arrivals
+        for _, head, buffers in arrivals
     ]
 
 
@@ -146,7 +146,7 @@ def test_a_peer_that_died_and_came_back_is_dialled_anew(make):
         a.receive(0.0)
         a.transmit("b", b.address, [(b"2", [])])
         frames = again.receive(0.05)
-    assert bytes(frames[0][0]) == b"2"
+    assert bytes(frames[0][1]) == b"2"
 
 
 def test_wake_ends_the_wait(make):

@@ -1,0 +1,104 @@
+"""Who comes in by TCP: those who hold the fabric's key, as far as there is room for them.
+
+ZeroMQ accepts connections by itself, and asks here whether a key is the fabric's. What it does not
+limit is limited here: connections under way, of which the oldest are cut, and those that would take
+the last file descriptors of this process.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Any
+
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import parse_monitor_message
+
+from activebroker.transport.complaints import Complaints
+from activebroker.transport.newcomers import Newcomers, room
+
+log = logging.getLogger(__name__)
+DOMAIN = b"activebroker"
+HANDSHAKE = 10_000  # milliseconds
+ASKED = "inproc://zeromq.zap.01"  # where ZeroMQ asks about keys (its RFC 27)
+TOLD = "inproc://connections"
+EVENTS = zmq.Event.ACCEPTED | zmq.Event.CLOSED | zmq.Event.DISCONNECTED
+
+
+class Gate:
+    """The gate of a router that is not bound yet. `ready` is for one of `sockets`."""
+
+    def __init__(
+        self, context: zmq.Context[Any], router: zmq.Socket[bytes], public_key: bytes
+    ) -> None:
+        self.port = 0  # where the router listens
+        self.newcomers = Newcomers(self.cut)
+        self._public_key = public_key
+        self._complaints = Complaints(log)
+        self._questions: zmq.Socket[bytes] = context.socket(zmq.REP)
+        self._questions.bind(ASKED)
+        router.zap_domain = DOMAIN
+        router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        router.handshake_ivl = HANDSHAKE
+        router.monitor(TOLD, int(EVENTS))
+        self._connections: zmq.Socket[bytes] = context.socket(zmq.PAIR)
+        self._connections.rcvhwm = 0  # at a limit ZeroMQ's own thread would wait for us
+        self._connections.connect(TOLD)
+        self.sockets = (self._questions, self._connections)
+
+    def ready(self, source: zmq.Socket[bytes]) -> None:
+        if source is self._questions:
+            self._answer()
+        else:
+            self._follow()
+
+    def cut(self, descriptor: int) -> None:
+        """End a connection; ZeroMQ sees that its peer has closed it."""
+        try:
+            connection = socket.socket(fileno=descriptor)
+        except OSError:
+            return  # it is gone already
+        try:
+            # ZeroMQ may have closed it meanwhile, and the number may be another's.
+            if connection.getsockname()[1:2] == (self.port,):
+                connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the peer has closed it
+        finally:
+            connection.detach()
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close(linger=0)
+
+    def _answer(self) -> None:
+        version, request, _, address, _, _, *credentials = self._questions.recv_multipart()
+        if [z85.encode(each) for each in credentials] != [self._public_key]:
+            status, text = b"400", b"Unknown key"
+        elif room() < 0:
+            # It tries again after a while.
+            status, text = b"300", b"No room"
+            self._complaints.say(
+                "room",
+                f"Refused a connection from {address.decode()}: this process has almost as many "
+                "files open as it may (`ulimit -n`). Allow it more.",
+            )
+        else:
+            status, text = b"200", b"OK"
+        self._questions.send_multipart([version, request, status, text, b"", b""])
+
+    def _follow(self) -> None:
+        """See who comes and goes, and cut those that are too many."""
+        while int(self._connections.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            told = parse_monitor_message(self._connections.recv_multipart())
+            if told["event"] == zmq.Event.ACCEPTED:
+                self.newcomers.came(int(told["value"]))
+            else:
+                self.newcomers.went(int(told["value"]))
+        if self.newcomers and (cut := self.newcomers.make_room()):
+            self._complaints.say(
+                "cut",
+                f"Cut {cut} connections at port {self.port} that have not shown the fabric's key: "
+                "there are too many for this process's limit on open files.",
+            )
