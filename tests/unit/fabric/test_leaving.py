@@ -1,0 +1,232 @@
+"""How blocks are left, and what is said of events that may be lost: nothing waits for ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from trading_for_tests import PATIENCE, Dear, Trade, eventually, trades
+
+import activebroker as ab
+from activebroker.broker import peers
+from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
+from activebroker.fabric.hosting import OnFailures, engines, join
+from activebroker.routing import Member
+from activebroker.runtime import Runtime, publishing
+from activebroker.transport import LocalHub, LocalTransport
+
+KEY = b"k" * 32
+STEPS = ("closing", "fabric", "supplier")
+
+
+class OneOf:
+    """A host of one node at a hub that others share."""
+
+    signing_key = KEY
+
+    def __init__(self, hub: LocalHub, name: str, directory: str | None) -> None:
+        self._hub, self._name, self._directory = hub, name, directory
+
+    def open(self, on_failures: OnFailures) -> Runtime:
+        runtime = Runtime(
+            Member(self._name, f"local://{self._name}", True, 1),
+            LocalTransport(self._name, self._hub),
+            directory=self._directory,
+            key=KEY,
+            engines=engines(KEY),
+            on_failures=on_failures,
+        )
+        if self._directory is not None:
+            join(runtime, self._name, f"local://{self._name}", is_broker=True)
+        return runtime
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ab.Fabric, ab.Fabric]]:
+    """The process with the directory, and another; a peer is found lost after half a second."""
+    monkeypatch.setattr(peers, "LOST_AFTER", 0.5)
+    hub = LocalHub()
+    first = ab.Fabric(host=OneOf(hub, "hub", None))
+    other = ab.Fabric(host=OneOf(hub, "other", "hub"))
+    yield first, other
+    for fabric in (other, first):
+        fabric._runtime.stop()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Seconds that closing may take."""
+    for module in STEPS:
+        monkeypatch.setattr(f"activebroker.fabric.{module}.CLOSING", 1.0)
+    return 1.0
+
+
+def stuff(supplier: ab.Supplier, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Publish until nothing more is taken; return how many events wait."""
+    monkeypatch.setattr(publishing, "ROOM_ROWS", 1000)
+    page = trades(*range(100_000))
+    with pytest.raises(DeadlineExceeded):
+        while True:
+            supplier.publish_batch(page, timeout=0.1)
+    return supplier._buffer._rows
+
+
+# --- behind a consumer that takes nothing -----------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
+def test_an_error_leaves_its_blocks_as_what_it_is_and_in_time(
+    error: type[BaseException], hasty: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(error), ab.Fabric(brokers=["atlanta"]) as fabric:
+        channel = fabric.channel("trades", Trade)
+        dear = channel.derive(Dear, at="atlanta")
+        suppliers = channel.supplier("NYSE"), channel.supplier("LSE")
+        with dear.subscribe(), channel.subscribe(), suppliers[0], suppliers[1]:
+            for each in suppliers:
+                stuff(each, monkeypatch)
+            began = time.monotonic()
+            raise error
+    assert time.monotonic() - began < hasty + 2
+
+
+def test_a_supplier_left_behind_a_stuck_consumer_says_how_much_waits(
+    hasty: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ab.Fabric() as fabric:
+        channel = fabric.channel("trades", Trade)
+        subscription = channel.subscribe()
+        nyse = channel.supplier("NYSE")
+        waiting = stuff(nyse, monkeypatch)
+        with pytest.raises(DeadlineExceeded, match=f"not taken the last {waiting} events"), nyse:
+            pass
+        with pytest.raises(Closed):
+            nyse.publish(Trade("IBM", 1.0))
+        channel.supplier("LSE").close()  # others are not held up
+        subscription.close()  # now it is taken, and the name becomes free
+        eventually(lambda: nyse._buffer.empty, "it is not taken")
+
+
+def test_a_fabric_closed_behind_a_stuck_consumer_says_so_in_time(
+    hasty: float, monkeypatch: pytest.MonkeyPatch, two: tuple[ab.Fabric, ab.Fabric]
+) -> None:
+    monkeypatch.setattr(peers, "LOST_AFTER", PATIENCE)
+    first, other = two
+    subscription = first.channel("trades", Trade).subscribe()
+    nyse = other.channel("trades", Trade).supplier("NYSE")
+    waiting = stuff(nyse, monkeypatch)
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match=f"not taken the last {waiting} events"):
+        other.close()
+    assert time.monotonic() - began < hasty + 2
+    assert not other._runtime._thread.is_alive()
+    del subscription
+
+
+# --- when the fabric is gone ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("say", ["publish", "flush", "close", "with", "fabric.close"])
+@pytest.mark.parametrize("sent", [0, 7])
+def test_a_supplier_that_lost_its_fabric_says_what_was_not_acknowledged(
+    say: str, sent: int, two: tuple[ab.Fabric, ab.Fabric]
+) -> None:
+    first, other = two
+    events = first.channel("trades", Trade).subscribe(timeout=PATIENCE)
+    channel = other.channel("trades", Trade)
+    own = channel.subscribe()
+    nyse = channel.supplier("NYSE")
+    nyse.publish_batch(trades(*range(5)))
+    arrived = iter(events)
+    assert [next(arrived).content.price for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert other._runtime.wait_drained(PATIENCE)
+    first._runtime.stop()
+    if sent:
+        nyse.publish_batch(trades(*range(sent)))
+    eventually(lambda: bool(other._runtime.orphaned), "it is not found lost")
+    with pytest.raises(Unreachable, match="directory at 'hub' does not answer"):
+        list(own)
+    text = rf"does not answer any more.*the last {sent} events were not acknowledged"
+    actions: dict[str, Callable[[], object]] = {
+        "publish": lambda: nyse.publish(Trade("IBM", 1.0)),
+        "flush": nyse.flush,
+        "close": nyse.close,
+        "with": lambda: nyse.__exit__(None, None, None),
+        "fabric.close": other.close,
+    }
+    if sent:
+        with pytest.raises(Unreachable, match=text):
+            actions[say]()
+    elif say == "publish":
+        with pytest.raises(Unreachable, match=r"any more\. Connect again\.$"):
+            actions[say]()
+    else:
+        actions[say]()  # nothing is lost
+
+
+# --- forks ------------------------------------------------------------------------------------
+
+FORKS = """
+import concurrent.futures, multiprocessing, os, sys, time
+from dataclasses import dataclass
+import activebroker as ab
+from activebroker.fabric import serve
+
+@dataclass(frozen=True)
+class Tick:
+    n: int
+
+KEY = ab.generate_key()
+
+def publish(_):
+    try:
+        supplier.publish(Tick(1))
+    except ab.ActiveBrokerError as error:
+        return str(error)
+
+if __name__ == "__main__":
+    broker = serve("atlanta", "tcp://127.0.0.1:*", KEY)
+    fabrics = [ab.Fabric(brokers=["dallas"]), ab.connect(broker.transport.address, KEY)]
+    fork = multiprocessing.get_context("fork")
+    for fabric in fabrics:
+        channel = fabric.channel("ticks", Tick)
+        supplier, events = channel.supplier("A"), channel.subscribe(timeout=30)
+        began = time.monotonic()
+        if (child := os.fork()) == 0:
+            sys.exit(0 if publish(0) else 1)  # with all that runs at exit
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]
+        with fork.Pool(2) as pool:
+            said = pool.map(publish, range(2))
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as pool:
+            said += pool.map(publish, range(2))
+        process = fork.Process(target=publish, args=(0,))
+        process.start()
+        process.join()
+        codes.append(process.exitcode)
+        assert codes == [0, 0], codes
+        assert all("made before the process forked" in each for each in said), said
+        supplier.publish(Tick(2))
+        assert next(iter(events)).content == Tick(2)
+        assert time.monotonic() - began < 20
+    for fabric in fabrics:
+        fabric.close()
+    broker.stop()
+    print("good")
+"""
+
+
+@pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="no fork here")
+def test_forked_children_of_all_kinds_end_at_once(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    ran = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, "good\n"), ran.stderr
