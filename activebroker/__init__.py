@@ -22,6 +22,7 @@ from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, Event, Precision, Shape, Zone
 from activebroker.fabric import Channel, Fabric, Subscription, Supplier, connect
 from activebroker.filters import Failure, FIFOFilter
+from activebroker.runtime import Gap
 from activebroker.transport import generate_key
 from derivation.balance import Balance
 
@@ -34,6 +35,7 @@ __all__ = [
     "FIFOFilter",
     "Fabric",
     "Failure",
+    "Gap",
     "Precision",
     "Shape",
     "Subscription",

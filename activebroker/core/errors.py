@@ -65,6 +65,14 @@ class NotPicklable(ActiveBrokerError, pickle.PicklingError):
     """A fabric, or a channel, supplier or subscription of it, was to go to another process."""
 
 
+class InvalidSubscription(ActiveBrokerError, ValueError):
+    """What was given to `subscribe` cannot work: a callback that nobody would await, say."""
+
+
+class SlowConsumer(ActiveBrokerError):
+    """A subscription with `when_slow="disconnect"` was cut off: its events had waited too long."""
+
+
 class PayloadRefused(ActiveBrokerError):
     """A shipped filter was refused before it was unpickled: signature, version or size."""
 

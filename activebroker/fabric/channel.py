@@ -15,10 +15,12 @@ from activebroker.broker.messages import (
 from activebroker.core.errors import ActiveBrokerError, InvalidFilter
 from activebroker.events import Event, EventType
 from activebroker.fabric.bound import Bound
+from activebroker.fabric.callbacks import check_callback
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 from activebroker.filters import FilterSpec, analyse, pack
+from activebroker.runtime import Gap, SlowPolicy, WhenSlow
 
 if TYPE_CHECKING:
     from activebroker.fabric.fabric import Fabric
@@ -61,16 +63,35 @@ class Channel(Bound):
         return fabric.remember_supplier(Supplier(fabric, self.name, name, buffer))
 
     def subscribe(
-        self, callback: Callable[[Event], object] | None = None, *, timeout: float | None = None
+        self,
+        callback: Callable[[Event], object] | None = None,
+        *,
+        timeout: float | None = None,
+        when_slow: WhenSlow = "block",
+        keep: int = 10_000,
+        patience: float = 10.0,
+        on_gap: Callable[[Gap], object] | None = None,
     ) -> Subscription:
         """Take events: all that are published after this call has returned.
 
         With a callback, a thread calls it for each event; else iterate over the subscription.
-        `timeout`: see Subscription. Raises Closed.
+        `timeout`: see Subscription.
+
+        `when_slow` says what happens when this consumer does not keep up. "block": its suppliers
+        wait, and with them all their consumers. "drop_oldest", "drop_newest": of the events that
+        wait for it only `keep` stay, the last or the first; `subscription.dropped` counts the
+        others, and `on_gap` is called with a Gap where they would have come, by who iterates.
+        "disconnect": as "block", but it is cut off when an event has waited for `patience` seconds;
+        the iteration then raises SlowConsumer after what has come.
+
+        Raises InvalidSubscription, Closed.
         """
+        policy = SlowPolicy(when_slow, keep, patience, on_gap)
+        if callback is not None:
+            check_callback(callback)
         fabric = self._fabric
         port = fabric.new_port()
-        events = fabric.open_port(port)
+        events = fabric.open_port(port, self.name, policy)
         try:
             fabric.request(Subscribe(self.name, fabric.node, port))
         except ActiveBrokerError:

@@ -40,7 +40,7 @@ from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost, leave
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 from activebroker.filters import Envelope
-from activebroker.runtime import EventQueue, PublishBuffer
+from activebroker.runtime import EventQueue, PublishBuffer, SlowPolicy
 from derivation.balance import Balance, Policy
 from predicate_extract import Extraction
 
@@ -266,8 +266,8 @@ class Fabric(Closing, Bound):
     ) -> PublishBuffer:
         return self._runtime.publish_to(outlet, channel, supplier, type)
 
-    def open_port(self, port: int) -> EventQueue:
-        return self._runtime.open_port(port)
+    def open_port(self, port: int, channel: str, policy: SlowPolicy) -> EventQueue:
+        return self._runtime.open_port(port, channel, policy)
 
     def close_port(self, port: int) -> None:
         self._runtime.close_port(port)

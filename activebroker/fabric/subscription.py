@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,6 +12,7 @@ from activebroker.broker.messages import Unsubscribe
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.events import Batch, Event
 from activebroker.fabric.bound import Bound
+from activebroker.fabric.callbacks import unawaited
 from activebroker.fabric.closing import Closing
 from activebroker.runtime import EventQueue
 
@@ -18,15 +20,21 @@ if TYPE_CHECKING:
     from activebroker.fabric.fabric import Fabric
 
 log = logging.getLogger(__name__)
-LOOK_UP = 0.2  # seconds between looks at whether an asynchronous reader was cancelled
+TURN = 256  # events that a coroutine takes before others of its event loop have their turn
 
 
 class Subscription(Closing, Bound):
     """Get it from `channel.subscribe()`.
 
-    Iterate over events, or over `batches()`, or with `async for`; iteration ends when the channel
-    or the subscription is closed. `timeout` is the longest wait for the next event, in seconds,
-    after which iteration raises DeadlineExceeded; None waits as long as the fabric lives.
+    Iterate over events, or over `batches()`, with `for` or `async for`. The subscription keeps its
+    place: an iteration that is stopped, cancelled or timed out takes nothing with it, and the next
+    one goes on after it. Threads and coroutines may share a subscription; each event goes to one.
+
+    Iteration ends when the channel was closed, or when you closed the subscription or the fabric.
+    Whatever else ends the stream raises, each time one asks: Unreachable where what fed it, or this
+    process's node, was lost; FilterStopped; SlowConsumer. What had come before is handed out first.
+    `timeout` is the longest wait for the next event, in seconds, after which iteration raises
+    DeadlineExceeded, and can go on; None waits as long as the fabric lives.
     """
 
     def __init__(
@@ -52,32 +60,37 @@ class Subscription(Closing, Bound):
             )
             self._thread.start()
 
-    def batches(self) -> Iterator[Batch]:
-        """The batches as they come: `batch.columns` is a pyarrow RecordBatch."""
-        while (batch := self._queue.take(self.timeout)) is not None:
-            yield batch
+    @property
+    def dropped(self) -> int:
+        """How many events were dropped, as `when_slow` says, since this consumer was slow."""
+        return self._queue.dropped
+
+    def batches(self) -> Batches:
+        """The batches as they come: `batch.columns` is a pyarrow RecordBatch. The first is what is
+        left of one whose events were taken in part."""
+        return Batches(self)
 
     def __iter__(self) -> Iterator[Event]:
-        for batch in self.batches():
-            yield from batch.events()
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        import asyncio  # here: it takes a tenth of the time that `import activebroker` may
-
-        waited = 0.0
+        queue = self._queue
         while True:
-            try:
-                batch = await asyncio.to_thread(self._queue.take, LOOK_UP)
-            except DeadlineExceeded:
-                waited += LOOK_UP
-                if self.timeout is not None and waited >= self.timeout:
-                    raise
-                continue
-            if batch is None:
+            yield from queue.rows  # those that are not taken stay there
+            if not queue.fetch() and not queue.wait(self.timeout):
                 return
-            waited = 0.0
-            for event in batch.events():
-                yield event
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        # Between a wait, which may be cancelled, and the return of an event nothing is taken.
+        queue = self._queue
+        while (event := next(queue.rows, None)) is None:
+            if queue.fetch(TURN):
+                await _others_turn()
+            elif await queue.arrives(self.timeout):
+                queue.fetch(TURN)
+            else:
+                raise StopAsyncIteration
+        return event
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until the callback has seen the last event; raise what it raised.
@@ -94,7 +107,8 @@ class Subscription(Closing, Bound):
             raise failure
 
     def close(self) -> None:
-        """Take no more events. Raises what the callback raised, if it did."""
+        """Take no more events; what has come can still be iterated over. Raises what the callback
+        raised, if it did."""
         if not self._closed:
             self._closed = True
             self._fabric.forget_subscription(self)
@@ -116,8 +130,42 @@ class Subscription(Closing, Bound):
     def _call_back(self, callback: Callable[[Event], object]) -> None:
         try:
             for event in self:
-                callback(event)
+                if inspect.isawaitable(result := callback(event)):
+                    raise unawaited(callback, result)
         except BaseException as failure:
-            log.exception("the callback on channel %r raised; it gets no more", self.channel)
+            log.exception("the callback on channel %r gets no more events", self.channel)
             self._failure = failure
             self.close()
+
+
+class Batches:
+    """The batches of a subscription, for `for` and for `async for`."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._queue = subscription._queue
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        while (batch := self._queue.batch()) is None:
+            if not self._queue.wait(self._subscription.timeout):
+                raise StopIteration
+        return batch
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self
+
+    async def __anext__(self) -> Batch:
+        await _others_turn()
+        while (batch := self._queue.batch()) is None:
+            if not await self._queue.arrives(self._subscription.timeout):
+                raise StopAsyncIteration
+        return batch
+
+
+async def _others_turn() -> None:
+    import asyncio  # here: it takes a tenth of the time that `import activebroker` may
+
+    await asyncio.sleep(0)

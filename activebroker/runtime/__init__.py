@@ -1,8 +1,18 @@
 """The runtime: drives a node with real threads, time and sockets. Start with `runtime.py`."""
 
+from activebroker.runtime.backlog import Gap, SlowPolicy, WhenSlow
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
 from activebroker.runtime.runtime import Runtime
 from activebroker.runtime.workers import MakeRunner, python_runner
 
-__all__ = ["EventQueue", "MakeRunner", "PublishBuffer", "Runtime", "python_runner"]
+__all__ = [
+    "EventQueue",
+    "Gap",
+    "MakeRunner",
+    "PublishBuffer",
+    "Runtime",
+    "SlowPolicy",
+    "WhenSlow",
+    "python_runner",
+]

@@ -1,59 +1,151 @@
 """The consumer's end: batches wait here until the user takes them.
 
-What is here counts against the credit of its flow, which bounds the queue.
+What is here counts against the credit of its flow, which bounds the queue; where events are dropped
+for a slow consumer, they give their credit back as they come, and the policy bounds the queue.
 """
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Iterator
+from operator import length_hint
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded
-from activebroker.events import Batch
+from activebroker.events import Batch, Event, Unreadable
+from activebroker.runtime.backlog import SlowPolicy, Waiting, backlog_of
+from activebroker.runtime.waiting import Condition
 
 REPORT_BYTES = 512 << 10  # consumption is reported in steps of this many bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    error: ActiveBrokerError | None
-
-
 class EventQueue:
-    """Batches of one subscription. `consumed(flow, nbytes)` gives their credit back."""
+    """Batches of one subscription, for any number of threads and coroutines.
 
-    def __init__(self, consumed: Callable[[int, int], None]) -> None:
-        self._queue: queue.SimpleQueue[tuple[int, Batch, int] | _End] = queue.SimpleQueue()
+    `rows` are the events of the batch in hand. They belong to the queue: whoever stops taking
+    leaves the others there for the next. `consumed(flow, nbytes)` gives credit back; `unreadable`
+    is told of the rows that are no events in this process.
+    """
+
+    def __init__(
+        self, channel: str, consumed: Callable[[int, int], None], policy: SlowPolicy
+    ) -> None:
+        self.channel = channel
+        self.policy = policy
+        self.rows: Iterator[Event] = iter(())  # of a list: its `next` is atomic
+        self.unreadable: Callable[[Batch, list[Unreadable]], None] = lambda batch, rows: None
         self._consumed = consumed
+        self._ended = False
+        self._error: ActiveBrokerError | None = None
+        self._batch: Batch | None = None
+        self._reset()
         self._unreported: dict[int, int] = {}
-        self._end: _End | None = None
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()  # held for moments, never while others' code runs
+        self._changed = Condition(self._lock)
+        self._hand = threading.Lock()  # who holds it changes the batch in hand
+        self._backlog = backlog_of(self.policy)
+
+    @property
+    def dropped(self) -> int:
+        """How many events were dropped."""
+        return self._backlog.dropped
+
+    # --- for the node's thread ----------------------------------------------------------------
 
     def put(self, flow: int, batch: Batch, nbytes: int) -> None:
-        self._queue.put((flow, batch, nbytes))
+        with self._lock:
+            self._backlog.put(Waiting(flow, batch, nbytes, time.monotonic()))
+            self._changed.notify_all()
+        if self.policy.drops:
+            self._report(flow, nbytes)
 
     def end(self, error: ActiveBrokerError | None) -> None:
-        self._queue.put(_End(error))
+        """Nothing more comes; only the first call counts."""
+        with self._lock:
+            if not self._ended:
+                self._ended, self._error = True, error
+                self._changed.notify_all()
 
-    def take(self, patience: float | None) -> Batch | None:
-        """The next batch; None at the end of the channel.
+    def disown(self, error: ActiveBrokerError) -> None:
+        """In the child of a fork, where a lock may be held by a thread that is not there: what has
+        come is the parent's."""
+        self._reset()
+        self.rows = iter(())
+        self.end(error)
+
+    def left(self, now: float) -> float | None:
+        """Seconds until what waits has waited for too long; None: nothing waits."""
+        with self._lock:
+            oldest = self._backlog.oldest
+        return None if oldest is None else oldest + self.policy.patience - now
+
+    # --- for whoever takes the events ---------------------------------------------------------
+
+    def fetch(self, rows: int | None = None) -> bool:
+        """See to it that there are rows in hand, of a large batch no more than `rows`; False: there
+        are none."""
+        with self._hand:
+            if length_hint(self.rows):
+                return True  # another thread was first
+            while (batch := self._take(rows)) is not None:
+                self._batch, events, unreadable = batch.read()
+                self.rows = iter(events)
+                if unreadable:
+                    self.unreadable(batch, unreadable)
+                if events:
+                    return True
+            return False
+
+    def batch(self, rows: int | None = None) -> Batch | None:
+        """What is left of the batch in hand, else the next one; None: there is none."""
+        with self._hand:
+            if left := len(list(self.rows)):
+                assert self._batch is not None
+                return self._batch.slice(len(self._batch) - left, left)
+            return self._take(rows)
+
+    def wait(self, patience: float | None) -> bool:
+        """Wait for a batch; False at the end of the channel.
 
         Raises DeadlineExceeded when nothing came for `patience` seconds (None: wait as long as
         the fabric lives, which ends every subscription), and the error that ended the stream.
         """
-        if self._end is None:
-            try:
-                item = self._queue.get(timeout=patience)
-            except queue.Empty:
-                raise DeadlineExceeded(f"No event came for {patience:g} s.") from None
-            if not isinstance(item, _End):
-                flow, batch, nbytes = item
-                self._report(flow, nbytes)
-                return batch
-            self._end = item
-        if self._end.error is not None:
-            raise self._end.error
-        return None
+        with self._changed:
+            came = self._changed.wait_for(self._has_changed, patience)
+        return self._judge(came, patience)
+
+    async def arrives(self, patience: float | None) -> bool:
+        """`wait`, for a coroutine."""
+        return self._judge(await self._changed.arrives(self._has_changed, patience), patience)
+
+    def _has_changed(self) -> bool:
+        return self._ended or len(self._backlog) > 0
+
+    def _judge(self, came: bool, patience: float | None) -> bool:
+        if not came:
+            raise DeadlineExceeded(f"No event came for {patience:g} s on channel {self.channel!r}.")
+        if len(self._backlog) > 0:
+            return True
+        if self._error is not None:
+            raise self._error.with_traceback(None)  # it may be raised many times
+        return not self._ended
+
+    def _take(self, rows: int | None) -> Batch | None:
+        while True:
+            with self._lock:
+                gap = self._backlog.take_gap()
+                taken = None if gap else self._backlog.take(rows)
+            if gap is None:
+                break
+            if self.policy.on_gap is not None:
+                self.policy.on_gap(gap)
+        if taken is None:
+            return None
+        if not self.policy.drops:
+            self._report(taken.flow, taken.nbytes)
+        return taken.batch
 
     def _report(self, flow: int, nbytes: int) -> None:
         unreported = self._unreported.pop(flow, 0) + nbytes

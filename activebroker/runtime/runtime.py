@@ -48,17 +48,19 @@ from activebroker.broker.effects import (
     Transmit,
     UnloadStage,
 )
-from activebroker.broker.messages import CallBody, ClaimName, FailuresReported
+from activebroker.broker.messages import CallBody, ClaimName, FailuresReported, Unsubscribe
 from activebroker.broker.node import Node
 from activebroker.core.errors import (
     ActiveBrokerError,
     Closed,
     DeadlineExceeded,
     ProtocolError,
+    SlowConsumer,
     Unreachable,
 )
 from activebroker.events import EventType, TypeRegistry
 from activebroker.routing import Member
+from activebroker.runtime.backlog import SlowPolicy
 from activebroker.runtime.failing import instead
 from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer
@@ -204,10 +206,10 @@ class Runtime:
             buffer.close(why or Closed(f"Channel {channel!r} was closed."))
         return buffer
 
-    def open_port(self, port: int) -> EventQueue:
+    def open_port(self, port: int, channel: str, policy: SlowPolicy) -> EventQueue:
         """The queue of a new subscription, to be connected by the directory."""
         queue = self._queues[port] = EventQueue(
-            lambda flow, nbytes: self.post(BatchConsumed(port, flow, nbytes))
+            channel, lambda flow, nbytes: self.post(BatchConsumed(port, flow, nbytes)), policy
         )
         if self._ended is not None:  # as in `request`
             queue.end(self._why_ended())
@@ -251,7 +253,7 @@ class Runtime:
         for buffer in self._buffers.values():
             buffer.disown(self._why_ended())
         for queue in self._queues.values():
-            queue.end(self._why_ended())
+            queue.disown(self._why_ended())
         self._replies.clear()
 
     @property
@@ -287,7 +289,10 @@ class Runtime:
             for _ in range(asked):
                 self._handle(self._inbox.popleft())
             for key in self._timers.due():
-                self._handle(TimerFired(str(key)))
+                if isinstance(key, str):
+                    self._handle(TimerFired(key))
+                else:
+                    self._look_at(key)
 
     def _end_users(self) -> None:
         """Nobody waits here for a node that has ended."""
@@ -359,6 +364,8 @@ class Runtime:
             case Deliver(port, flow, batch, nbytes):
                 if (queue := self._queues.get(port)) is not None:
                     queue.put(flow, batch, nbytes)
+                    if queue.policy.disconnects and port not in self._timers:
+                        self._timers.set(port, queue.policy.patience)
             case LoadStage(stage):
                 self._workers.load(stage)
             case RunStage() | RestoreStage() | SnapshotStage() | ChangeFilter():
@@ -421,6 +428,26 @@ class Runtime:
         """How long to wait for frames, in seconds; None: until something comes."""
         waits = (self._timers.next(), POOL.relieve())
         return min((each for each in waits if each is not None), default=None)
+
+    def _look_at(self, port: int) -> None:
+        """End the subscription of a consumer that has let its events wait for too long."""
+        queue = self._queues.get(port)
+        left = None if queue is None else queue.left(time.monotonic())
+        if queue is None or left is None:
+            return
+        if left > 0:
+            self._timers.set(port, left)
+            return
+        del self._queues[port]
+        queue.end(
+            SlowConsumer(
+                f"The subscription to channel {queue.channel!r} was cut off: what is left of it "
+                f"had waited for {queue.policy.patience:g} s. Take events faster, or subscribe "
+                "with a longer patience or another when_slow."
+            )
+        )
+        self._handle(PortClosed(port))
+        self.tell(Unsubscribe(queue.channel, port))
 
     def _fail_buffer(self, outlet: int, error: ActiveBrokerError, acknowledged: int) -> None:
         self._unclaimed.setdefault(outlet, error)
