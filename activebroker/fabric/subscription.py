@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from activebroker.broker.messages import Unsubscribe
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
-from activebroker.events import Batch, Event
+from activebroker.events import Batch, Event, Unreadable
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.callbacks import unawaited
 from activebroker.fabric.closing import Closing
+from activebroker.fabric.failures import FailureLog
+from activebroker.filters import Failure
 from activebroker.runtime import EventQueue
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 TURN = 256  # events that a coroutine takes before others of its event loop have their turn
+SAMPLES = 10  # rows of a batch that are shown where they are no events
 
 
 class Subscription(Closing, Bound):
@@ -35,6 +38,9 @@ class Subscription(Closing, Bound):
     process's node, was lost; FilterStopped; SlowConsumer. What had come before is handed out first.
     `timeout` is the longest wait for the next event, in seconds, after which iteration raises
     DeadlineExceeded, and can go on; None waits as long as the fabric lives.
+
+    `errors` counts and shows the events that are lost since they cannot be decoded in this process,
+    for want of their class say; the others go on.
     """
 
     def __init__(
@@ -48,9 +54,11 @@ class Subscription(Closing, Bound):
     ) -> None:
         self.channel = channel
         self.timeout = timeout
+        self.errors = FailureLog()
         self._fabric = fabric
         self._port = port
         self._queue = events
+        self._queue.unreadable = self._lost
         self._closed = False
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -126,6 +134,21 @@ class Subscription(Closing, Bound):
 
     def __repr__(self) -> str:
         return f"<subscription to {self.channel!r}>"
+
+    def _lost(self, batch: Batch, rows: list[Unreadable]) -> None:
+        samples = tuple(
+            Failure.of(row.error, self.channel, "", batch.supplier, row.seq, row.content)
+            for row in rows[:SAMPLES]
+        )
+        self.errors.add(len(rows), samples)
+        log.error(
+            "%d events of supplier %r on channel %r are lost: they cannot be decoded in this "
+            "process (%s)",
+            len(rows),
+            batch.supplier,
+            self.channel,
+            rows[0].reason,
+        )
 
     def _call_back(self, callback: Callable[[Event], object]) -> None:
         try:

@@ -12,7 +12,7 @@ from trading_for_tests import PATIENCE, Trade, prices, trades
 
 import activebroker as ab
 from activebroker import Batch, Event
-from activebroker.core.errors import DeadlineExceeded
+from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 
 EVENTS = [float(number) for number in range(20)]
 
@@ -311,3 +311,107 @@ def test_a_loop_that_was_closed_amid_a_wait_is_nobody_s_trouble(channel: ab.Chan
         loop.close()
         nyse.publish(Trade("IBM", 1.0))
         assert ask_for_one(events) == [1.0]
+
+
+# --- how it ends ------------------------------------------------------------------------------
+
+
+class Died(BaseException):
+    """What no supervisor expects."""
+
+
+async def each_async(events: ab.Subscription) -> None:
+    async for _ in events:
+        pass
+
+
+def read(events: ab.Subscription) -> None:
+    for _ in events:
+        pass
+
+
+def read_batches(events: ab.Subscription) -> None:
+    for _ in events.batches():
+        pass
+
+
+def read_async(events: ab.Subscription) -> None:
+    asyncio.run(each_async(events))
+
+
+def test_the_death_of_the_node_is_no_end_of_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ab.Fabric() as fabric:
+        channel = fabric.channel("trades", Trade)
+        waiting = channel.subscribe()
+        events = channel.subscribe()
+        called = channel.subscribe(lambda event: None)
+        failures: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                read(waiting)
+            except ActiveBrokerError as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        channel.supplier("NYSE").publish_batch(trades(1, 2, 3))
+        assert ask_for_one(events) == [1.0]
+
+        def die(timeout: float | None) -> None:
+            raise Died
+
+        monkeypatch.setattr(fabric._runtime.transport, "receive", die)
+        fabric._runtime.transport.wake()
+        thread.join(PATIENCE)
+        # What had come before is handed out; and each iteration says that it is not the end.
+        assert prices(islice(events, 2)) == [2.0, 3.0]
+        for take in (read, read_batches, read_async, read):
+            with pytest.raises(Unreachable, match="Died"):
+                take(events)
+        with pytest.raises(Unreachable, match="Died"):
+            called.join(PATIENCE)
+    assert [type(failure) for failure in failures] == [Unreachable]
+
+
+def test_closing_leaves_what_has_come_to_be_taken(channel: ab.Channel) -> None:
+    events = channel.subscribe(timeout=PATIENCE)
+    channel.supplier("NYSE").publish_batch(trades(1, 2, 3))
+    assert ask_for_one(events) == [1.0]
+    events.close()
+    assert prices(events) == [2.0, 3.0]
+    assert prices(events) == []
+
+
+# --- what cannot be decoded -------------------------------------------------------------------
+
+
+class Torn:
+    """Can be pickled, and not read back."""
+
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        return int, ("torn",)
+
+
+async def taken_async(events: ab.Subscription) -> list[Event]:
+    return [event async for event in events]
+
+
+@pytest.mark.parametrize("count", [1, 50])
+@pytest.mark.parametrize("read", [list, lambda events: asyncio.run(taken_async(events))])
+def test_events_that_cannot_be_decoded_are_lost_alone_and_counted(
+    fabric: ab.Fabric, read: Callable[[ab.Subscription], list[Event]], count: int
+) -> None:
+    channel = fabric.channel("objects", object)
+    contents = [Torn() if number % 10 == 7 else number for number in range(50)]
+    with channel.subscribe(timeout=PATIENCE) as events, channel.supplier("S") as source:
+        for start in range(0, 50, count):
+            source.publish_batch(contents[start : start + count])
+        channel.close()
+        taken = [event.content for event in [*islice(events, 3), *read(events)]]
+        assert taken == [number for number in range(50) if number % 10 != 7]
+        assert len(events.errors) == 5
+        assert [(each.supplier, each.seq) for each in events.errors] == [
+            ("S", seq) for seq in range(7, 50, 10)
+        ]
+        assert all("torn" in each.error for each in events.errors)
