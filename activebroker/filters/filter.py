@@ -58,8 +58,9 @@ class FIFOFilter:
         """Forward `event` to the derived channel."""
         self._forwarded.append(event)
 
-    # The static analysis knows the forwarding method by this mark.
-    enqueue.__forwards__ = True  # type: ignore[attr-defined]
+    # The static analysis knows the forwarding method by this mark: itself, so that a copy of the
+    # mark, as `functools.wraps` makes, marks nothing.
+    enqueue.__forwards__ = enqueue  # type: ignore[attr-defined]
 
     def on_start(self) -> None:
         """Run before the first event of a stream; may not forward (there is no event yet)."""

@@ -2,23 +2,32 @@
 
 A function is data on the wire: its name. `run` is what Python does with plain values; for anything
 else it raises, which sends the event to the filter, so a class of one's own with a method `lower`
-is never called here. `safe` lists the families of arguments (see `schema.family`), none of them
-null, for which it surely does not raise, with the family of the result.
+is never called here, and nothing is computed that may take long (see `cost`). `safe` lists the
+families of arguments (see `schema.family`), none of them null, for which the filter surely does not
+raise, with the family of the result.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from predicate_extract.algebra.constants import Member
+from predicate_extract.algebra.cost import (
+    check_all,
+    check_separator,
+    check_size,
+    formatted,
+    integer,
+    replaced,
+    rounded,
+)
+from predicate_extract.algebra.linear import NotLinear, linear
 
 Family = str
 Signatures = dict[tuple[Family, ...], Family]
@@ -28,6 +37,7 @@ _TEXT = (str, bytes)
 _MOMENTS = (date, datetime, time, timedelta)
 _SEQUENCES = (list, tuple, range)
 _COLLECTIONS = (*_SEQUENCES, set, frozenset, dict)
+_SIZED = frozenset((int, Decimal, range))
 PLAIN = frozenset((*NUMBERS, *_TEXT, *_MOMENTS, *_COLLECTIONS, type(None), Member))
 
 ISINSTANCE: dict[str, type] = {
@@ -80,10 +90,37 @@ def attribute(name: str, *types: type) -> Callable[..., Any]:
     return run
 
 
+def splitting(name: str) -> Callable[..., Any]:
+    """A method of texts that compares each place with a whole text."""
+    of_text = method(name, *_TEXT)
+
+    def run(text: object, *args: object) -> object:
+        for arg in args:
+            if isinstance(arg, _TEXT):
+                check_separator(arg)
+        return of_text(text, *args)
+
+    return run
+
+
 def _exact(value: object, types: Iterable[type]) -> type:
-    if type(value) not in types:
-        raise TypeError(f"{type(value).__name__} is not a plain value here")
-    return type(value)
+    kind = type(value)
+    if kind not in types:
+        raise TypeError(f"{kind.__name__} is not a plain value here")
+    if kind in _SIZED:
+        check_size(value)
+    return kind
+
+
+def _replaced(text: Any, *args: Any) -> object:
+    _exact(text, _TEXT)
+    return replaced(text, *args)
+
+
+def _sum(values: Any) -> object:
+    _exact(values, _SEQUENCES)
+    check_all(values)
+    return sum(values)
 
 
 def _added(left: object, right: object) -> object:
@@ -95,6 +132,8 @@ def _added(left: object, right: object) -> object:
 
 def _contains(container: object, item: object) -> object:
     if isinstance(container, Mapping):
+        return item in container
+    if type(container) is range and type(item) in (int, bool):  # computed, whatever its length
         return item in container
     _exact(container, (*_TEXT, *_COLLECTIONS))
     return item in container  # type: ignore[operator]
@@ -130,23 +169,20 @@ def _concat(*parts: object) -> str:
 
 
 def _regex(how: str) -> Callable[..., Any]:
-    def run(text: object, pattern: str | bytes, flags: int = 0) -> object:
-        _exact(text, _TEXT)
-        return True if getattr(_compiled(pattern, flags), how)(text) else None
+    def run(text: Any, pattern: str | bytes, flags: int = 0) -> object:
+        kind = _exact(text, _TEXT)
+        if type(pattern) is not kind:
+            raise TypeError("text is matched with a pattern of text, bytes with one of bytes")
+        return True if linear(pattern, flags, how).matches(how, text) else None
 
     return run
 
 
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str | bytes, flags: int) -> re.Pattern[Any]:
-    return re.compile(pattern, flags)
-
-
-def compiles(pattern: str | bytes) -> bool:
-    """Whether a regular expression is one."""
+def compiles(pattern: str, flags: int, how: str) -> bool:
+    """Whether a regular expression is one that can be decided here."""
     try:
-        _compiled(pattern, 0)
-    except (re.error, OverflowError, RecursionError):
+        linear(pattern, flags, how)
+    except NotLinear:
         return False
     return True
 
@@ -187,7 +223,7 @@ def _methods() -> dict[str, Function]:
         table[name] = Function(method(name, *_TEXT), _text(_STR))
     table["casefold"] = Function(method("casefold", str), _text(_STR))
     for name in ("strip", "lstrip", "rstrip"):
-        table[name] = Function(method(name, *_TEXT), _text(_STR) | _text(_STR, _STR))
+        table[name] = Function(splitting(name), _text(_STR) | _text(_STR, _STR))
     for name in ("removeprefix", "removesuffix"):
         table[name] = Function(method(name, *_TEXT), _text(_STR, _STR))
     for name in ("startswith", "endswith"):
@@ -196,14 +232,14 @@ def _methods() -> dict[str, Function]:
         table[name] = Function(method(name, *_TEXT), _text(_INT))
     for name in ("isnumeric", "isdecimal", "isidentifier", "isprintable"):
         table[name] = Function(method(name, str), _text(_INT))
-    table["replace"] = Function(method("replace", *_TEXT), _text(_STR, _STR, _STR))
+    table["replace"] = Function(_replaced, _text(_STR, _STR, _STR))
     table["count"] = Function(method("count", *_TEXT, *_SEQUENCES), _text(_INT, _STR))
     table["find"] = Function(method("find", *_TEXT), _text(_INT, _STR))
     table["split"] = Function(method("split", *_TEXT), _text("list"))
     table["splitlines"] = Function(method("splitlines", *_TEXT), _text("list"))
     table["partition"] = Function(method("partition", *_TEXT), {})
-    table["rpartition"] = Function(method("rpartition", *_TEXT), {})
-    table["rsplit"] = Function(method("rsplit", *_TEXT), _text("list"))
+    table["rpartition"] = Function(splitting("rpartition"), {})
+    table["rsplit"] = Function(splitting("rsplit"), _text("list"))
     for name in ("year", "month", "day"):
         table[name] = Function(attribute(name, date, datetime), dict.fromkeys(_MOMENT, _INT))
     for name in ("hour", "minute", "second", "microsecond"):
@@ -253,8 +289,8 @@ FUNCTIONS: dict[str, Function] = {
     "abs": Function(on(abs, *NUMBERS, timedelta), {(_INT,): _INT, (_FLOAT,): _FLOAT}),
     "min": Function(on(min, *NUMBERS, *_TEXT, *_MOMENTS), _NUMERIC | _text(_STR, _STR)),
     "max": Function(on(max, *NUMBERS, *_TEXT, *_MOMENTS), _NUMERIC | _text(_STR, _STR)),
-    "round": Function(on(round, *NUMBERS), {(_INT,): _INT, (_INT, _INT): _INT}),
-    "int": Function(on(int, *NUMBERS, *_TEXT), {(_INT,): _INT}),
+    "round": Function(on(rounded, *NUMBERS), {(_INT,): _INT, (_INT, _INT): _INT}),
+    "int": Function(on(integer, *NUMBERS, *_TEXT), {(_INT,): _INT}),
     "float": Function(on(float, *NUMBERS, *_TEXT), dict.fromkeys(_NUMBER, _FLOAT)),
     "str": Function(
         on(str, *NUMBERS, str, *_MOMENTS, type(None)),
@@ -264,7 +300,7 @@ FUNCTIONS: dict[str, Function] = {
     "len": Function(
         on(len, *_TEXT, *_COLLECTIONS), {(_STR,): _INT, ("bytes",): _INT, ("list",): _INT}
     ),
-    "sum": Function(on(sum, *_SEQUENCES), {}),
+    "sum": Function(_sum, {}),
     "any": Function(on(any, *_SEQUENCES), {("list",): _INT}),
     "all": Function(on(all, *_SEQUENCES), {("list",): _INT}),
     "hash": Function(lambda value: hash(value), dict.fromkeys([*_NUMBER, (_STR,), *_MOMENT], _INT)),
@@ -283,7 +319,7 @@ FUNCTIONS: dict[str, Function] = {
     "item": Function(_item, {}),
     "slice": Function(_slice, {}),
     "concat": Function(_concat, {}),
-    "format": Function(on(format, *NUMBERS, *_TEXT, *_MOMENTS), {}),
+    "format": Function(on(formatted, *NUMBERS, *_TEXT, *_MOMENTS), {}),
     "tuple": Function(lambda *items: items, {}),
     "list": Function(lambda *items: list(items), {}),
     "set": Function(lambda *items: set(items), {}),

@@ -14,8 +14,10 @@ import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from predicate_extract.algebra.cost import check_size
 from predicate_extract.algebra.terms import Const, Read, Term
 
 if TYPE_CHECKING:
@@ -142,7 +144,11 @@ class Compare(Predicate):
     right: Term
 
     def holds(self, read: Read) -> bool:
-        return bool(COMPARISONS[self.op](self.left.compute(read), self.right.compute(read)))
+        left, right = self.left.compute(read), self.right.compute(read)
+        if Decimal in (type(left), type(right)):
+            check_size(left)  # a Decimal compares with an int in the square of its digits
+            check_size(right)
+        return bool(COMPARISONS[self.op](left, right))
 
     def operands(self) -> Iterable[Term]:
         return self.left, self.right
@@ -158,6 +164,8 @@ class In(Predicate):
 
     def holds(self, read: Read) -> bool:
         item = self.item.compute(read)
+        if type(item) is int:
+            check_size(item)  # one of the values may be a Decimal
         if self.hashed:
             hash(item)
         return any(item is const.value or item == const.value for const in self.values)

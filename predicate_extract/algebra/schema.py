@@ -143,7 +143,8 @@ def can_raise(term: Term, schema: pa.Schema) -> bool:
             slot = find(schema, term)
             return slot is None or not slot.reachable
         case Call(function, (text, Const(str() as pattern), *flags)) if function in MATCHING:
-            return flags != [] or family_of_term(text, schema) != "str" or not compiles(pattern)
+            known = flags == [] and compiles(pattern, 0, function)
+            return not known or family_of_term(text, schema) != "str"
         case Call():
             return family_of_term(term, schema) is None
         case Truthy(Call(function) as match) if function in MATCHING:

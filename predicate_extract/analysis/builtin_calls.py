@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Any
 
 from predicate_extract.algebra.functions import ISINSTANCE, MATCHING, METHODS
+from predicate_extract.algebra.linear import NotLinear, linear
 from predicate_extract.algebra.predicate import TRUE, IsNull, Predicate, Truthy
 from predicate_extract.algebra.simplify import conjunction, disjunction, negation
 from predicate_extract.algebra.terms import Call, Const, Field, Term
@@ -157,6 +158,12 @@ class BuiltinCalls(Expressions):
             raise Weaken("raises", f"this pattern is wrong: {error}") from error
         if isinstance(found, str):
             flags &= ~re.UNICODE  # which is meant anyway
+        try:
+            linear(found, flags, how)
+        except NotLinear as error:
+            unknown = Unknown("match", f"a pattern that may take long, because {error}", "pattern")
+            # It raises for what is no text, as the empty pattern does.
+            return self.checked(apply(how, text, Const(found[:0])), Leaf(Got(unknown, state)))
         extra = (Const(int(flags)),) if flags else ()
         return Leaf(Got(apply(how, text, Const(found), *extra), state))
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import typing
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import FunctionType, ModuleType
 from typing import Any
 
-from predicate_extract.algebra.functions import MATCHING
 from predicate_extract.algebra.predicate import Defined
 from predicate_extract.algebra.terms import Const, Field, Term
 from predicate_extract.analysis.arguments import bound_arguments, keyword_arguments
@@ -24,6 +24,7 @@ from predicate_extract.analysis.code import code_of
 from predicate_extract.analysis.describe import describe
 from predicate_extract.analysis.expressions import refuse_private
 from predicate_extract.analysis.following import Frame, Got, GotAll, State, collapsed
+from predicate_extract.analysis.instance import forwards
 from predicate_extract.analysis.operations import apply
 from predicate_extract.analysis.scope import wrap
 from predicate_extract.analysis.tree import Leaf, Tree, bind, check
@@ -43,7 +44,9 @@ from predicate_extract.report import Weaken
 
 MAX_DEPTH = 12
 
-_TRANSPARENT = ("cast", "assert_type")
+# By identity: `functools.wraps` gives a function another's name, module and attributes.
+_MATCHING = {re.search: "search", re.match: "match", re.fullmatch: "fullmatch"}
+_TRANSPARENT = (typing.cast, typing.assert_type)
 
 
 class Calls(BuiltinCalls):
@@ -182,11 +185,11 @@ class Calls(BuiltinCalls):
         state: State,
     ) -> Tree[Got]:
         if isinstance(it, FunctionType):
-            if getattr(it, "__forwards__", False) is True and args[:1] == (Symbol.SELF,):
+            if forwards(it) and args[:1] == (Symbol.SELF,):
                 return self.forward(args[1:], state)
-            if it.__module__ == "re" and it.__name__ in MATCHING:
-                return self.matching(it.__name__, args, keywords, state)
-            if it.__module__ == "typing" and it.__name__ in _TRANSPARENT and args:
+            if it in _MATCHING:
+                return self.matching(_MATCHING[it], args, keywords, state)
+            if it in _TRANSPARENT and args:
                 return Leaf(Got(args[-1], state))
             return self.inline(Function(code_of(it)), args, keywords, frame, state)
         if isinstance(it, functools.partial):

@@ -15,7 +15,7 @@ from predicate_extract.analysis.code import Code, code_of
 from predicate_extract.analysis.content import Content
 from predicate_extract.analysis.describe import describe_target
 from predicate_extract.analysis.following import Frame, Got, Hazards, State
-from predicate_extract.analysis.instance import FilterInstance
+from predicate_extract.analysis.instance import FilterInstance, forwards
 from predicate_extract.analysis.members import member_of
 from predicate_extract.analysis.operations import apply, truth
 from predicate_extract.analysis.scope import is_mutable, wrap
@@ -129,9 +129,9 @@ class Analysis(Statements):
             raise Weaken(
                 "no-base", "super() leads to no enqueue", "derive the class from FIFOFilter"
             )
-        if owner is self._instance.base:
-            return None
         function = vars(owner)["enqueue"]
+        if forwards(function):
+            return None
         if not isinstance(function, FunctionType):
             raise Weaken("signature", f"{owner.__name__}.enqueue is not a plain method")
         return code_of(function)

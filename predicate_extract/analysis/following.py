@@ -193,7 +193,7 @@ class Following(ABC):
             return condition()
         except Uncertain as uncertain:
             weaken = Weaken(
-                "state",
+                uncertain.kind,
                 f"this depends on {uncertain.what}: both answers count",
                 BEFORE,
             )

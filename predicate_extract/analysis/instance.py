@@ -46,12 +46,15 @@ def _is_deep(value: Any) -> bool:
     return any(map(is_mutable, value.values() if isinstance(value, dict) else value))
 
 
+def forwards(function: object) -> bool:
+    """Whether this is the method that forwards: its attribute `__forwards__` is itself."""
+    return isinstance(function, FunctionType) and vars(function).get("__forwards__") is function
+
+
 def find_base(cls: type) -> type | None:
-    """The base class of filters: its `enqueue` carries `__forwards__ = True`."""
-    for parent in cls.__mro__:
-        if getattr(vars(parent).get("enqueue"), "__forwards__", False) is True:
-            return parent
-    return None
+    """The base class of filters, whose `enqueue` forwards; a subclass may name that again."""
+    bases = (p for p in reversed(cls.__mro__) if forwards(vars(p).get("enqueue")))
+    return next(bases, None)
 
 
 class FilterInstance:

@@ -13,6 +13,7 @@ from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType, UnionType
 
 from predicate_extract.algebra.constants import Member, is_plain
+from predicate_extract.algebra.cost import Undecided
 from predicate_extract.algebra.functions import FUNCTIONS
 from predicate_extract.algebra.predicate import (
     COMPARISONS,
@@ -72,7 +73,7 @@ class Uncertain(Exception):
 
     def __init__(self, of: Unknown, check: Predicate = TRUE) -> None:
         super().__init__()
-        self.what = of.what
+        self.what, self.kind = of.what, of.kind
         self.check = check
 
 
@@ -116,6 +117,8 @@ def apply(function: str, *args: Value) -> Value:
     if not any(term.fields() for term in whole):
         try:
             result = FUNCTIONS[function].run(*[term.compute(_no_field) for term in whole])
+        except Undecided as error:
+            raise Weaken("too-large", f"{error}") from error
         except Exception as error:
             raise Weaken("raises", f"this fails: {error}") from error
         if is_plain(result):

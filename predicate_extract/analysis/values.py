@@ -103,15 +103,17 @@ UNHEEDED = "unheeded"
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that is free to read but not known: state that changes, the event's header.
+    """A value that is free to read but not known: state that changes, the event's header,
+    what a pattern finds that is not searched for here.
 
     `family` is that of `schema.family`, or `set`, `dict`, `list`; None if not even that is known:
     then a comparison may raise, or do anything; UNHEEDED where that is not to count.
-    `what` it is, in words: "self.last, which changes".
+    `what` it is, in words: "self.last, which changes"; `kind` is that of the reason to give.
     """
 
     family: str | None
     what: str
+    kind: str = "state"
 
 
 Value = Term | Symbol | Known | Display | Function | Method | Forward | Super | Unknown

@@ -22,7 +22,7 @@ class FIFOFilter:
     def enqueue(self, event: object) -> None:
         self.__dict__.setdefault("sent", []).append(event)
 
-    enqueue.__forwards__ = True  # type: ignore[attr-defined]
+    enqueue.__forwards__ = enqueue  # type: ignore[attr-defined]
 
     def finish(self) -> None:
         """Called at the end of the stream."""
