@@ -160,7 +160,7 @@ class Exchange:
         )
         self._tell(spec.target, opened)
         if outlet is not None:
-            outlet.open(spec, keeps)
+            outlet.open(spec, keeps, self._only_looks(spec))
             self._wait_if_blocked(outlet)  # by what was kept
             self._sweep(outlet)
         else:
@@ -170,6 +170,12 @@ class Exchange:
             end = FlowEnded(spec.id, spec.port, finished, error)
             self._carry(OutFlow(spec), end)
         return before
+
+    def _only_looks(self, spec: FlowSpec) -> bool:
+        """Whether a flow leads to a filter at this node that only looks at events."""
+        stage = self.stages.get(spec.port) if spec.target == self._here else None
+        envelope = stage.spec.envelope if stage is not None else None
+        return envelope is not None and envelope.only_looks
 
     def expect_flow(self, spec: FlowSpec, recovers: bool) -> None:
         if (port := self.ports.get(spec.port)) is not None:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
-from activebroker.matching import Parcel, doubted, parse, renumbered, select, split
+from activebroker.events import ANY
+from activebroker.matching import Parcel, Selection, doubted, parse, renumbered, select, split
 from activebroker.routing import FlowSpec, Position, Positions
 from predicate_extract import Predicate
 
@@ -93,9 +94,11 @@ class Taker:
 
 @dataclass(slots=True)
 class OutFlow:
-    """The sending end of a flow, with its counters."""
+    """The sending end of a flow, with its counters. `beside`: it leads to a filter at this node
+    that does no more than look at events."""
 
     spec: FlowSpec
+    beside: bool = False
     credit: int = WINDOW
     ending: bool = False  # its end is behind what waits; nothing more is for it
     waiting: deque[Item] = field(default_factory=deque)
@@ -176,7 +179,7 @@ class Outlet:
         """Whether a taker has not settled all that it was given."""
         return any(taker.unsettled for taker in self.takers.values())
 
-    def open(self, spec: FlowSpec, keeps: bool = False) -> None:
+    def open(self, spec: FlowSpec, keeps: bool = False, beside: bool = False) -> None:
         """Serve a taker by this flow from now on; if it resumes, with what is kept for it first.
 
         A taker that resumes where nothing is kept for it has nothing to expect here, nor has one
@@ -197,7 +200,7 @@ class Outlet:
             since,
             settled=dict(spec.began),
         )
-        taker.flow = self.flows[spec.id] = OutFlow(spec)
+        taker.flow = self.flows[spec.id] = OutFlow(spec, beside)
         taker.last = spec.id
         if spec.resumes:
             for supplier, _, item in kept:
@@ -293,17 +296,18 @@ class Outlet:
         if self.numbers:
             parcel = renumbered(parcel, self._next(supplier, parcel.upto[0], rows))
         self.positions[supplier] = parcel.upto
-        selected: dict[Predicate, Parcel | None] = {}
+        selection = Selection(parcel)
         for taker in self._open():
             if supplier in taker.since:
                 self._emit_since(taker, parcel)
                 continue
-            if taker.predicate not in selected:
-                selected[taker.predicate] = select(parcel, taker.predicate)
-            part = selected[taker.predicate]
-            if part is not None and not taker.certain:
+            flow = taker.flow
+            # Objects cost a predicate as much as a filter that does no more than look at them.
+            beside = flow is not None and flow.beside and parcel.batch.type is ANY
+            part = parcel if beside else selection.of(taker.predicate)
+            if part is not None and (beside or not taker.certain):
                 part = doubted(part)
-            if (flow := taker.flow) is not None:
+            if flow is not None:
                 flow.offered_events += rows
                 flow.offered_bytes += nbytes
             if part is not None:

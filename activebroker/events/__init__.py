@@ -1,7 +1,7 @@
 """Events, event types, and batches of events as Arrow columns."""
 
 from activebroker.events.annotations import Precision, Shape, Zone
-from activebroker.events.batch import Batch, Unreadable, concat
+from activebroker.events.batch import Batch, Reading, Unreadable, concat
 from activebroker.events.building import build_batch, encode
 from activebroker.events.event import Event
 from activebroker.events.kinds import sketch
@@ -16,6 +16,7 @@ __all__ = [
     "Event",
     "EventType",
     "Precision",
+    "Reading",
     "Shape",
     "TypeDescription",
     "TypeRegistry",

@@ -47,6 +47,9 @@ class Batch:
     type: EventType
     columns: pa.RecordBatch
     _nbytes: int = field(default=-1, init=False, repr=False, compare=False)
+    _shared: Reading | None = field(default=None, init=False, repr=False, compare=False)
+    # Of which batch it is a slice, and where that begins.
+    _whole: tuple[Batch, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def num_rows(self) -> int:
@@ -103,7 +106,23 @@ class Batch:
             ) from row.error
         return events
 
-    def read(self) -> tuple[Batch, list[Event], list[Unreadable]]:
+    def shared(self) -> Reading:
+        """What `read` returns, made once for all who ask, of this batch and of its slices: neither
+        the lists nor the contents may be changed."""
+        if self._shared is None:
+            object.__setattr__(self, "_shared", self._read_shared())
+        assert self._shared is not None
+        return self._shared
+
+    def _read_shared(self) -> Reading:
+        if self._whole is not None:
+            whole, first = self._whole
+            _, events, unreadable = whole.shared()
+            if not unreadable:
+                return self, events[first : first + self.num_rows], []
+        return self.read()
+
+    def read(self) -> Reading:
         """Build the event objects; return the batch of those and tell of all others, which cannot
         be built in this process."""
         unreadable: list[Unreadable] = []
@@ -145,7 +164,13 @@ class Batch:
 
     def slice(self, offset: int, length: int) -> Batch:
         """Return up to `length` rows from `offset` on, without copying."""
-        return Batch(self.supplier, self.type, self.columns.slice(offset, length))
+        part = Batch(self.supplier, self.type, self.columns.slice(offset, length))
+        whole, first = self._whole or (self, 0)
+        object.__setattr__(part, "_whole", (whole, first + offset))
+        return part
+
+
+Reading = tuple[Batch, list[Event], list[Unreadable]]
 
 
 def concat(batches: Sequence[Batch]) -> Batch:

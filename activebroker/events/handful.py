@@ -45,6 +45,8 @@ class Handful(Batch):
         set_(self, "lists", lists)
         set_(self, "_columns", None)
         set_(self, "_nbytes", -1)
+        set_(self, "_shared", None)
+        set_(self, "_whole", None)
 
     def as_type(self, type: EventType) -> Batch:
         return Handful(self.supplier, type, self.lists)

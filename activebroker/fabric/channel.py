@@ -113,7 +113,8 @@ class Channel(Bound):
         """Make a channel of the events that a filter forwards.
 
         `filter` is a FIFOFilter class, `(class, args…)`, an instance, or a function of the content
-        that tells whether to forward. `at` is where it runs: "supplier", "consumer" (this
+        that tells whether to forward, and changes nothing of it: functions in one process are shown
+        the same objects. `at` is where it runs: "supplier", "consumer" (this
         process), a broker's name, or "spark".
 
         The channel lives as long as this process is in the fabric, or somebody takes it (a

@@ -41,6 +41,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     code_hash: str
     predicate: str  # JSON of a predicate_extract predicate
     exact: bool  # the predicate alone does all that the filter would
+    only_looks: bool  # it does no more than look at an event, and forwards it as it came
     stateful: bool
     shared: bool
     on_error: Literal["skip", "stop"]
@@ -189,6 +190,7 @@ def pack(
         predicate=extraction.predicate.to_json(),
         # On an untyped channel the objects' own methods decide what a comparison means.
         exact=extraction.exact and input_type is not ANY and spec.output is None,
+        only_looks=(extraction.exact or spec.cls is FunctionFilter) and spec.output is None,
         stateful=extraction.stateful,
         shared=spec.cls.shared,
         on_error=spec.cls.on_error,

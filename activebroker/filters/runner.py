@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
 from activebroker.core.errors import TEXT, EventRefused, InvalidFilter, shortened
 from activebroker.events import Batch, Event, EventType, build_batch, piecewise, sketch
-from activebroker.filters.filter import FIFOFilter
+from activebroker.filters.filter import FIFOFilter, FunctionFilter
 from activebroker.filters.payload import Envelope, Payload
 
 SHARED = ""  # the stream key of a filter whose one instance sees all suppliers
@@ -74,16 +74,28 @@ class Runner(Protocol):
 
 
 class FilterRunner:
-    """The instances of one derivation at one place, one a supplier (one in all if shared)."""
+    """The instances of one derivation at one place, one a supplier (one in all if shared).
+
+    Those that only look at events share them, also with other derivations; others get their own,
+    which they may change.
+    """
 
     def __init__(
-        self, payload: Payload, *, channel: str, name: str, shared: bool, stop_on_error: bool
+        self,
+        payload: Payload,
+        *,
+        channel: str,
+        name: str,
+        shared: bool,
+        stop_on_error: bool,
+        only_looks: bool = False,
     ) -> None:
         self._payload = payload
         self._channel = channel
         self._name = name
         self._shared = shared
         self._stop_on_error = stop_on_error
+        self._only_looks = only_looks
         # A mutable content may have been changed in place: then identity proves nothing.
         self._immutable = _is_frozen(payload.input.cls)
         self._instances: dict[str, FIFOFilter] = {}
@@ -110,6 +122,9 @@ class FilterRunner:
         if result.stopped:  # by on_start
             return
         batch, events = self._read(batch, result)
+        if isinstance(instance, FunctionFilter):
+            self._ask(instance.function, batch, events, result)
+            return
         enqueue, forwarded = instance.enqueue, instance._forwarded
         kept = len(forwarded)
         for event in events:
@@ -124,14 +139,31 @@ class FilterRunner:
             kept = len(forwarded)
         self._collect(instance, batch, events, result)
 
+    def _ask(
+        self,
+        function: Callable[[Any], object],
+        batch: Batch,
+        events: list[Event],
+        result: RunResult,
+    ) -> None:
+        """Forward the events, as they came, for which a plain function is true."""
+        wanted: list[bool] = []
+        for event in events:
+            try:
+                wanted.append(bool(function(event.content)))
+            except BaseException as error:  # noqa: BLE001 - as above
+                wanted.append(False)
+                self._fail(result, error, batch.supplier, event.seq, sketch(event.content))
+        if any(wanted):
+            result.batches.append(batch.filter(np.array(wanted)))
+
     def _read(self, batch: Batch, result: RunResult) -> tuple[Batch, list[Event]]:
         """The events that can be decoded here, as a batch and as objects; the others are lost."""
-        readable, events, unreadable = batch.read()
+        readable, events, unreadable = batch.shared() if self._only_looks else batch.read()
         for each in unreadable:
             self._fail(result, each.error, batch.supplier, each.seq, each.content)
             if result.stopped:
-                del events[each.row :]
-                return readable.slice(0, each.row), events
+                return readable.slice(0, each.row), events[: each.row]
         return readable, events
 
     def end_all(self) -> RunResult:
@@ -175,7 +207,7 @@ class FilterRunner:
         payload.make()
         for instance in self._instances.values():
             payload.modulate(instance)
-        self._payload = payload
+        self._payload, self._only_looks = payload, envelope.only_looks
 
     def _instance(self, supplier: str, result: RunResult) -> FIFOFilter:
         key = SHARED if self._shared else supplier
@@ -197,7 +229,8 @@ class FilterRunner:
         self, instance: FIFOFilter, batch: Batch, events: list[Event], result: RunResult
     ) -> None:
         forwarded = instance._take()
-        mask = _subsequence(events, forwarded) if self._immutable else None
+        untouched = self._immutable or self._only_looks
+        mask = _subsequence(events, forwarded) if untouched else None
         if mask is None:
             self._append(forwarded, result)
         elif forwarded:

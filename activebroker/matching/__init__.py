@@ -1,5 +1,14 @@
 """Matching: which events of a batch a predicate wants, on whole columns."""
 
-from activebroker.matching.parcel import Parcel, doubted, parse, renumbered, select, split, union
+from activebroker.matching.parcel import (
+    Parcel,
+    Selection,
+    doubted,
+    parse,
+    renumbered,
+    select,
+    split,
+    union,
+)
 
-__all__ = ["Parcel", "doubted", "parse", "renumbered", "select", "split", "union"]
+__all__ = ["Parcel", "Selection", "doubted", "parse", "renumbered", "select", "split", "union"]

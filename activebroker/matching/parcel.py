@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from activebroker.events import ANY, Batch, dump
+from activebroker.events import ANY, Batch, Reading, dump
 from predicate_extract import FALSE, TRUE, Predicate
 from predicate_extract.backends.columns import mask
 
@@ -75,14 +75,12 @@ def split(
         return None, parcel
     if not after.any():
         return parcel, None
+    first = int(after.argmax())  # the counts go up
+    before, rest = batch.slice(0, first), batch.slice(first, batch.num_rows - first)
     return (
-        Parcel(batch.filter(~after), parcel.certain, since, None, _part(rows, ~after)),
-        Parcel(batch.filter(after), parcel.certain, parcel.upto, None, _part(rows, after)),
+        Parcel(before, parcel.certain, since, None, None if rows is None else rows[:first]),
+        Parcel(rest, parcel.certain, parcel.upto, None, None if rows is None else rows[first:]),
     )
-
-
-def _part(rows: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
-    return None if rows is None else rows[mask]
 
 
 @lru_cache(maxsize=4096)
@@ -101,28 +99,46 @@ def union(texts: Iterable[str | None]) -> str | None:
     return wanted.to_json()
 
 
-def select(parcel: Parcel, predicate: Predicate) -> Parcel | None:
-    """What `predicate` keeps of a parcel: None for nothing, the parcel itself for everything.
+class Selection:
+    """What each predicate keeps of a parcel; equal predicates, and untyped contents, once."""
 
-    Rows on which the predicate raises are kept: the filter raises there too, visibly. So are
-    untyped contents that this process cannot read.
-    """
-    if predicate is TRUE or predicate == TRUE:
-        return parcel
-    batch = parcel.batch
-    if batch.type is ANY:
-        _, events, unreadable = batch.read()
-        keep = np.ones(batch.num_rows, np.bool_)
-        readable = np.ones(batch.num_rows, np.bool_)
-        readable[[each.row for each in unreadable]] = False
-        # Not `matches`: that takes a mapping for a row, where the filter would see a dict.
-        keep[readable] = [predicate.evaluate(event.content) is not False for event in events]
-        certain = False
-    else:
-        found = mask(predicate, batch.columns)
-        keep, certain = found.keep, found.raised is None or not found.raised.any()
-    if keep.all():
-        return Parcel(batch, certain, parcel.upto, parcel._buffers, parcel._rows)
-    if not keep.any():
-        return None
-    return Parcel(batch.filter(keep), certain, parcel.upto, None, parcel.rows[keep])
+    def __init__(self, parcel: Parcel) -> None:
+        self._parcel = parcel
+        self._found: dict[Predicate, Parcel | None] = {TRUE: parcel}
+        self._read: Reading | None = None
+
+    def of(self, predicate: Predicate) -> Parcel | None:
+        """None for nothing, the parcel itself for everything.
+
+        Rows on which the predicate raises are kept: the filter raises there too, visibly. So are
+        untyped contents that this process cannot read.
+        """
+        if predicate not in self._found:
+            self._found[predicate] = self._select(predicate)
+        return self._found[predicate]
+
+    def _select(self, predicate: Predicate) -> Parcel | None:
+        parcel, batch = self._parcel, self._parcel.batch
+        if batch.type is ANY:
+            if self._read is None:
+                self._read = batch.read()
+            _, events, unreadable = self._read
+            keep = np.ones(batch.num_rows, np.bool_)
+            readable = np.ones(batch.num_rows, np.bool_)
+            readable[[each.row for each in unreadable]] = False
+            # Not `matches`: that takes a mapping for a row, where the filter would see a dict.
+            keep[readable] = [predicate.evaluate(event.content) is not False for event in events]
+            certain = False
+        else:
+            found = mask(predicate, batch.columns)
+            keep, certain = found.keep, found.raised is None or not found.raised.any()
+        if keep.all():
+            return Parcel(batch, certain, parcel.upto, parcel._buffers, parcel._rows)
+        if not keep.any():
+            return None
+        return Parcel(batch.filter(keep), certain, parcel.upto, None, parcel.rows[keep])
+
+
+def select(parcel: Parcel, predicate: Predicate) -> Parcel | None:
+    """What one predicate keeps of a parcel; see `Selection`."""
+    return Selection(parcel).of(predicate)

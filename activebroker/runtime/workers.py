@@ -39,6 +39,7 @@ def python_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
         name=envelope.name,
         shared=envelope.shared,
         stop_on_error=envelope.on_error == "stop",
+        only_looks=envelope.only_looks,
     )
 
 

@@ -321,6 +321,7 @@ class Host:
             name=envelope.name,
             shared=envelope.shared,
             stop_on_error=envelope.on_error == "stop",
+            only_looks=envelope.only_looks,
         )
         return fx.StageLoaded(spec.id)
 

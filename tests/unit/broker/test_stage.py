@@ -25,6 +25,7 @@ def envelope(exact: bool) -> Envelope:
         code_hash="",
         predicate="",
         exact=exact,
+        only_looks=False,
         stateful=not exact,
         shared=False,
         on_error="skip",

@@ -24,6 +24,7 @@ def envelope(predicate: str) -> Envelope:
         code_hash="",
         predicate=predicate,
         exact=True,
+        only_looks=False,
         stateful=False,
         shared=False,
         on_error="skip",
