@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ from activebroker.broker.messages import Unsubscribe
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.events import Batch, Event, Unreadable
 from activebroker.fabric.bound import Bound
-from activebroker.fabric.callbacks import unawaited
+from activebroker.fabric.calling import Calling
 from activebroker.fabric.closing import Closing
 from activebroker.fabric.failures import FailureLog
 from activebroker.filters import Failure
@@ -60,13 +58,7 @@ class Subscription(Closing, Bound):
         self._queue = events
         self._queue.unreadable = self._lost
         self._closed = False
-        self._failure: BaseException | None = None
-        self._thread: threading.Thread | None = None
-        if callback is not None:
-            self._thread = threading.Thread(
-                target=self._call_back, args=(callback,), name=f"callback {channel}", daemon=True
-            )
-            self._thread.start()
+        self._calling = None if callback is None else Calling(self, events, callback)
 
     @property
     def dropped(self) -> int:
@@ -105,14 +97,8 @@ class Subscription(Closing, Bound):
 
         Raises DeadlineExceeded after `timeout` seconds.
         """
-        if self._thread is None:
-            return
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            raise DeadlineExceeded(f"Channel {self.channel!r} has not ended within {timeout} s.")
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        if self._calling is not None:
+            self._calling.join(timeout)
 
     def close(self) -> None:
         """Take no more events; what has come can still be iterated over. Raises what the callback
@@ -125,7 +111,7 @@ class Subscription(Closing, Bound):
                 self._fabric.request(Unsubscribe(self.channel, self._port))
             except (Closed, Unreachable, DeadlineExceeded) as error:
                 log.info("unsubscribed from %r without an answer: %s", self.channel, error)
-        if self._thread is not threading.current_thread():
+        if self._calling is not None and not self._calling.here:
             self.join(10.0)
 
     @property
@@ -149,16 +135,6 @@ class Subscription(Closing, Bound):
             self.channel,
             rows[0].reason,
         )
-
-    def _call_back(self, callback: Callable[[Event], object]) -> None:
-        try:
-            for event in self:
-                if inspect.isawaitable(result := callback(event)):
-                    raise unawaited(callback, result)
-        except BaseException as failure:
-            log.exception("the callback on channel %r gets no more events", self.channel)
-            self._failure = failure
-            self.close()
 
 
 class Batches:

@@ -64,7 +64,7 @@ class _Thread:
         self.since = 0.0
         self._pool = pool
         # A daemon: a filter that never returns must not keep the process alive.
-        threading.Thread(target=self._loop, name="activebroker filters", daemon=True).start()
+        threading.Thread(target=self._loop, name="activebroker worker", daemon=True).start()
 
     def _loop(self) -> None:
         while (task := self._next()) is not None:
@@ -145,11 +145,10 @@ class Pool:
         try:
             thread = _Thread(self)
         except RuntimeError as error:
-            log.warning("filters share %d threads: %s", len(self.threads), error)
+            log.warning("filters and callbacks share %d threads: %s", len(self.threads), error)
             return None
         self.threads.append(thread)
         return thread
 
 
 POOL = Pool()
-os.register_at_fork(after_in_child=POOL.forget)

@@ -24,7 +24,7 @@ class EventQueue:
 
     `rows` are the events of the batch in hand. They belong to the queue: whoever stops taking
     leaves the others there for the next. `consumed(flow, nbytes)` gives credit back; `unreadable`
-    is told of the rows that are no events in this process.
+    is told of the rows that are no events in this process, `attend` that there is something new.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class EventQueue:
         self.policy = policy
         self.rows: Iterator[Event] = iter(())  # of a list: its `next` is atomic
         self.unreadable: Callable[[Batch, list[Unreadable]], None] = lambda batch, rows: None
+        self.attend: Callable[[], None] = lambda: None
         self._consumed = consumed
         self._ended = False
         self._error: ActiveBrokerError | None = None
@@ -58,6 +59,7 @@ class EventQueue:
         with self._lock:
             self._backlog.put(Waiting(flow, batch, nbytes, time.monotonic()))
             self._changed.notify_all()
+        self.attend()
         if self.policy.drops:
             self._report(flow, nbytes)
 
@@ -67,12 +69,13 @@ class EventQueue:
             if not self._ended:
                 self._ended, self._error = True, error
                 self._changed.notify_all()
+        self.attend()
 
     def disown(self, error: ActiveBrokerError) -> None:
         """In the child of a fork, where a lock may be held by a thread that is not there: what has
         come is the parent's."""
         self._reset()
-        self.rows = iter(())
+        self.rows, self.attend = iter(()), lambda: None
         self.end(error)
 
     def left(self, now: float) -> float | None:
@@ -119,6 +122,12 @@ class EventQueue:
     async def arrives(self, patience: float | None) -> bool:
         """`wait`, for a coroutine."""
         return self._judge(await self._changed.arrives(self._has_changed, patience), patience)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to take, and no end."""
+        with self._lock:
+            return not self._has_changed() and not length_hint(self.rows)
 
     def _has_changed(self) -> bool:
         return self._ended or len(self._backlog) > 0

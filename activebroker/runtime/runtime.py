@@ -483,6 +483,7 @@ _RUNNING: weakref.WeakSet[Runtime] = weakref.WeakSet()
 
 
 def _forked() -> None:
+    POOL.forget()
     for runtime in list(_RUNNING):
         runtime.disown()
 

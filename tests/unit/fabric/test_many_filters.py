@@ -13,6 +13,7 @@ from trading_for_tests import PATIENCE
 import activebroker as ab
 from activebroker import Event, FIFOFilter
 from activebroker.events import ANY, Batch, encode
+from activebroker.runtime import pool
 from activebroker.runtime.pool import POOL, THREADS
 
 Content = dict[str, Any]
@@ -112,6 +113,39 @@ def test_many_filters_take_few_threads(fabric: ab.Fabric) -> None:
         assert threading.active_count() - before <= THREADS
     channel.close()
     assert [len(list(each)) for each in taken] == list(range(60, 0, -1))
+
+
+def test_many_callbacks_take_few_threads(fabric: ab.Fabric) -> None:
+    channel = fabric.channel("events", object)
+    seen: list[list[int]] = [[] for _ in range(60)]
+    before = threading.active_count() - len(POOL.threads)
+    taken = [channel.subscribe(lambda event, to=to: to.append(event.content)) for to in seen]
+    with channel.supplier("A") as supplier:
+        supplier.publish_batch(list(range(50)))
+        for n in range(50, 100):
+            supplier.publish(n)
+        assert threading.active_count() - before <= THREADS
+    channel.close()
+    for each in taken:
+        each.join(PATIENCE)
+    assert seen == [list(range(100))] * 60
+
+
+def test_callbacks_that_wait_for_each_other_get_threads(
+    fabric: ab.Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of them sets all others free, and shares a thread with some."""
+    monkeypatch.setattr(pool, "LONG", 0.02)
+    channel = fabric.channel("events", object)
+    free = threading.Event()
+    waits = [channel.subscribe(lambda event: free.wait(PATIENCE)) for _ in range(THREADS + 3)]
+    last = channel.subscribe(lambda event: free.set())
+    with channel.supplier("A") as supplier:
+        supplier.publish(1)
+        assert free.wait(PATIENCE)
+    channel.close()
+    for each in (*waits, last):
+        each.join(PATIENCE)
 
 
 # --- what is shared -----------------------------------------------------------------------------

@@ -1,0 +1,93 @@
+"""Calls a callback with each event of a subscription."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from activebroker.core.errors import DeadlineExceeded
+from activebroker.events import Event
+from activebroker.fabric.callbacks import unawaited
+from activebroker.runtime import EventQueue
+from activebroker.runtime.pool import POOL
+
+if TYPE_CHECKING:
+    from activebroker.fabric.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+
+class Calling:
+    """Takes events as they come, on a thread that it shares with other callbacks and filters."""
+
+    def __init__(
+        self, subscription: Subscription, events: EventQueue, callback: Callable[[Event], object]
+    ) -> None:
+        self._subscription = subscription
+        self._queue = events
+        self._callback = callback
+        self._strand = POOL.strand()
+        self._due = False
+        self._thread: int | None = None  # the one in the callback
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+        events.attend = self._attend
+        self._attend()
+
+    @property
+    def here(self) -> bool:
+        """Whether this thread is in the callback."""
+        return self._thread == threading.get_ident()
+
+    def join(self, timeout: float | None) -> None:
+        """See `Subscription.join`."""
+        if not self._ended.wait(timeout):
+            channel = self._subscription.channel
+            raise DeadlineExceeded(f"Channel {channel!r} has not ended within {timeout} s.")
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _attend(self) -> None:
+        # `_run` resets the flag before it looks: what came before that, it sees.
+        if not self._due:
+            self._due = True
+            self._strand.do(self._run)
+
+    def _run(self) -> None:
+        self._due = False
+        if self._ended.is_set():
+            return
+        self._thread = threading.get_ident()
+        over = False
+        try:
+            over = self._call()
+        except BaseException as failure:
+            channel = self._subscription.channel
+            log.exception("the callback on channel %r gets no more events", channel)
+            self._failure, over = failure, True
+            self._subscription.close()
+        finally:
+            self._thread = None
+            if over:
+                self._ended.set()
+                self._strand.end()
+
+    def _call(self) -> bool:
+        """Call back for a batch; return whether it was the last."""
+        queue, callback, timeout = self._queue, self._callback, self._subscription.timeout
+        for event in queue.rows:
+            if inspect.isawaitable(result := callback(event)):
+                raise unawaited(callback, result)
+        if queue.fetch():
+            self._attend()  # after others of this thread
+            return False
+        if timeout is None and queue.idle:
+            return False
+        if not queue.wait(timeout):
+            return True
+        self._attend()
+        return False
