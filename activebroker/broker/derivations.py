@@ -5,7 +5,7 @@ from __future__ import annotations
 from activebroker.broker.changes import Attempt, Change, Changes
 from activebroker.broker.checkpoints import Checkpoints
 from activebroker.broker.endings import Endings
-from activebroker.broker.messages import Move, Offload, ReportNode, Undeploy
+from activebroker.broker.messages import Move, Offload, ReportNode
 from activebroker.broker.migration import Migration, plan_move, plan_offload
 from activebroker.broker.names import channel_named, outlet_named, place_named
 from activebroker.broker.wiring import Wiring
@@ -176,11 +176,8 @@ class Derivations:
             yield from self._endings.lose_relay(channel)
             return
         old = tuple(migration.old_stages.items())
-        if not (yield from self._endings.recover(channel, old)):
-            yield from self._wiring.tidy((node, Undeploy(stage, True)) for node, stage in old)
-            yield from self._endings.abandon(
-                channel, f"Channel {channel.name!r} has ended amid its switch-over: {reason}."
-            )
+        lost = f"Channel {channel.name!r} could not complete its switch-over: {reason}"
+        yield from self._endings.recover(channel, lost, old)
 
     def ended_late(self, migration: Migration, outcome: str, reason: str) -> None:
         """One has ended whose `move` or `offload` has returned before."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from activebroker.broker.changes import PATIENCE, Change, Changes, Done, Obstacle
 from activebroker.broker.checkpoints import Checkpoints
+from activebroker.broker.deaths import Budget
 from activebroker.broker.derivations import Derivations
 from activebroker.broker.endings import Endings
 from activebroker.broker.leases import Leases
@@ -52,6 +53,7 @@ from activebroker.broker.names import (
     place_named,
 )
 from activebroker.broker.peers import GRACE
+from activebroker.broker.recoveries import Recoveries
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.status import report
 from activebroker.broker.stories import Stories
@@ -89,6 +91,7 @@ class Directory:
         now: Callable[[], float],
         expel: Callable[[str], None],
         incarnation: Callable[[str], int],
+        budget: Budget = Budget(),  # noqa: B008 - a frozen value
     ) -> None:
         self.members: dict[str, Member] = {me.name: me}
         self._me = me.name
@@ -97,9 +100,10 @@ class Directory:
         self._incarnation = incarnation
         self._now = now
         self._answered: dict[tuple[str, str], float] = {}  # when the accused did so, by accuser
-        self._wiring = Wiring(self.graph, self.members, call, tell)
+        self._call = call
+        self._wiring = Wiring(self.graph, self.members, self._call_member, tell)
         self._changes = Changes(
-            call,
+            self._call_member,
             tell,
             set_deadline,
             now,
@@ -107,16 +111,23 @@ class Directory:
             lambda *ended: self._derivations.ended_late(*ended),
             lambda: self._leases.review(),
         )
-        self._stories = Stories(me.name, self._changes, call, now)
+        self._stories = Stories(me.name, self._changes, self._call_member, now)
         self._checkpoints = Checkpoints(self._wiring, self._changes)
-        recovery = Recovery(self._wiring, expel)
         self._leases = Leases(
             self.graph,
             lambda channel, after: set_timer(f"lease {channel}", after),
             now,
             self._end_unheld,
         )
-        self._endings = Endings(self._wiring, self._changes, self._checkpoints, recovery)
+        self._recoveries = Recoveries(
+            self._wiring,
+            self._checkpoints,
+            Recovery(me.name, self._wiring, expel),
+            budget,
+            lambda name, after: set_timer(f"recover {name}", after),
+            now,
+        )
+        self._endings = Endings(self._wiring, self._changes, self._checkpoints, self._recoveries)
         self._derivations = Derivations(
             me.name, self._wiring, self._changes, self._checkpoints, self._endings
         )
@@ -151,6 +162,12 @@ class Directory:
         patience = math.inf if gives_up else PATIENCE
         self._changes.submit(change, done, self._obstacle(body), patience)
 
+    def _call_member(self, node: str, body: CallBody, patience: float, done: Done) -> None:
+        if node in self.members:
+            self._call(node, body, patience, done)
+        else:
+            done(None, Unreachable(f"{node!r} is not in the fabric any more."))
+
     def tick(self) -> None:
         """Called several times a second."""
         self._changes.expire()
@@ -159,6 +176,8 @@ class Directory:
         """A timer that was set with the key `kind name`."""
         if kind == "lease":
             self._leases.run_out(name)
+        elif kind == "recover":
+            self._changes.submit_first(self._endings.go_on(name))
 
     def _obstacle(self, body: CallBody) -> Obstacle:
         """What a request has to wait for: a channel is changed when nothing of it moves."""
@@ -176,6 +195,9 @@ class Directory:
             for each in self.graph.subtree(root.name):
                 if each.next is not None:
                     return f"The filter of channel {each.name!r} is still changing"
+                places = isinstance(body, Move | Offload | Modulate)
+                if places and self._recoveries.waits(each.name):
+                    return f"The filter of channel {each.name!r} waits for a place to go on"
             if isinstance(body, Modulate) and channel.returning:
                 return f"Channel {name!r} is still on its way to its suppliers"
             if isinstance(body, Derive) and body.at == SUPPLIER and channel.returning:
@@ -214,7 +236,7 @@ class Directory:
         """A member fell silent: what it had is gone."""
         self._see_off(node)
         self._endings.forget_subscriptions(node)
-        self._changes.submit_first(self._Leave(Leave(node)))
+        self._changes.submit_first(self._lose(node))
         self._changes.lost(node)
 
     def migration(self, derivation: int) -> Migration | None:
@@ -286,8 +308,11 @@ class Directory:
 
     def _Leave(self, body: Leave) -> Change:
         self._see_off(body.name)
-        yield from self._endings.lose(body.name)
+        yield from self._endings.lose(body.name, died=False)
         return None
+
+    def _lose(self, node: str) -> Change:
+        yield from self._endings.lose(node, died=True)
 
     def _see_off(self, name: str) -> None:
         for pair in [pair for pair in self._answered if name in pair]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from activebroker.broker.changes import Attempt, Calls, Change, Changes
@@ -18,11 +20,13 @@ from activebroker.broker.messages import (
     Undeploy,
 )
 from activebroker.broker.names import outlet_named
-from activebroker.broker.recovery import Recovery
+from activebroker.broker.recoveries import Recoveries
+from activebroker.broker.recovery import Stages
 from activebroker.broker.wiring import Wiring
 from activebroker.routing import Channel, Port, Positions, Relay, Stage
 from activebroker.routing.parts import SUPPLIER
 
+log = logging.getLogger(__name__)
 CLOSED_KEPT = 100  # closed channels that users are still told of
 
 
@@ -30,14 +34,14 @@ class Endings:
     """Takes parts of the fabric down. What is lost goes on at another place, if there is one."""
 
     def __init__(
-        self, wiring: Wiring, changes: Changes, checkpoints: Checkpoints, recovery: Recovery
+        self, wiring: Wiring, changes: Changes, checkpoints: Checkpoints, recoveries: Recoveries
     ) -> None:
         self._wiring = wiring
         self._graph = wiring.graph
         self._members = wiring.members
         self._changes = changes
         self._checkpoints = checkpoints
-        self._recovery = recovery
+        self._recoveries = recoveries
 
     # --- what is closed -----------------------------------------------------------------------
 
@@ -103,6 +107,7 @@ class Endings:
             channel.left.clear()
             channel.checkpoint, channel.returning, channel.next = None, False, None
             self._checkpoints.forget(channel.name)
+            self._recoveries.forget(channel.name)
         self._graph.bury(top.name, CLOSED_KEPT)
         if top.parent is not None:
             yield from self._wiring.feed_relays(self._graph.channels[top.parent])
@@ -145,6 +150,7 @@ class Endings:
     def _remove_relay(self, relay: Relay) -> None:
         self._graph.remove_relay(relay)
         self._checkpoints.forget(relay.name)
+        self._recoveries.forget(relay.name)
 
     # --- what is lost -------------------------------------------------------------------------
 
@@ -157,8 +163,10 @@ class Endings:
                     for outlet in (*serving, *self._graph.keepers(channel, port.taker)):
                         self._wiring.ask(outlet.node, ForgetTaker(outlet.id, port.taker))
 
-    def lose(self, name: str) -> Change:
-        """A node is gone, with all it had."""
+    def lose(self, name: str, died: bool) -> Change:
+        """A node is gone, with all it had; `died`: not in good order."""
+        if died:
+            yield from self._recoveries.died(name)
         for channel in list(self._graph.channels.values()):
             for outlet in list(channel.outlets.values()):
                 if outlet.node == name and outlet.supplier is not None:
@@ -211,29 +219,38 @@ class Endings:
         if (moving := self._changes.migration_of(channel.name)) is not None:
             moving.give_up(f"{node!r} was lost")  # it is recovered when that has failed
             return
-        if not (yield from self.recover(channel)):
-            yield from self.abandon(
-                channel,
-                f"{node!r}, which ran the filter of channel {channel.name!r}, is gone, and it "
-                "could not go on elsewhere. Derive the channel again.",
-            )
+        yield from self.recover(
+            channel, f"{node!r}, which ran the filter of channel {channel.name!r}, is gone"
+        )
 
-    def recover(self, channel: Channel, also: tuple[tuple[str, int], ...] = ()) -> Change:
-        """Let a filter go on from its last checkpoint. Returns whether it does (see `Recovery`)."""
+    def recover(self, channel: Channel, lost: str, also: Stages = ()) -> Change:
+        """Let a filter go on from its last checkpoint, or end the channel; `lost` tells what has
+        happened. `also`: see `Recovery`."""
         if channel.next is not None:
             channel.next = None  # it goes on as the checkpoint has it
             self._changes.submit(self._wiring.narrow(channel), lambda result, error: None)
-        if not self._recovery.possible(channel):
-            return False
-        self._checkpoints.forget(channel.name)
-        return (yield from self._recovery.recover(channel, also))
+        if why := (yield from self._recoveries.recover(channel, also)):
+            yield from self._wiring.tidy((node, Undeploy(stage, True)) for node, stage in also)
+            remedy = "Repair its filter, if it is the cause, and derive the channel again."
+            yield from self.abandon(channel, f"{lost}, and {why}. {remedy}")
+
+    def go_on(self, name: str) -> Change:
+        """What had to wait before it could go on need not any longer."""
+        subject = self._recoveries.subject(name)
+        if subject is None or not self._recoveries.waits(name):
+            return
+        if isinstance(subject, Relay):
+            yield from self.lose_relay(subject)
+        else:
+            yield from self.recover(subject, f"What ran the filter of channel {name!r} is gone")
 
     def lose_relay(self, relay: Relay) -> Change:
         """The place of a relay is gone. If there is no other, its supplier is closed."""
         if relay.name not in self._graph.relays:
             return  # its channel was closed meanwhile
         self._checkpoints.forget(relay.name)
-        if not (yield from self._recovery.recover(relay)):
+        if why := (yield from self._recoveries.recover(relay)):
+            log.warning("supplier %r ends with its relay %r: %s", relay.supplier, relay.name, why)
             assert relay.parent is not None
             channel = self._graph.channels[relay.parent]
             yield from self.remove_supplier(channel, relay.supplier)
@@ -243,8 +260,10 @@ class Endings:
 
     def abandon(self, top: Channel, reason: str) -> Change:
         """What made a channel's events is gone: end it for its consumers, with all below it."""
+        log.warning("channel %r ends: %s", top.name, reason)
         calls: Calls = []
         for channel in self._graph.subtree(top.name):
+            channel.ended = f" {reason}"
             stages = channel.stages.values()
             calls += [(stage.node, Undeploy(stage.id, True)) for stage in stages]
             calls += [(each.node, CloseOutlet(each.id, True)) for each in channel.left.values()]

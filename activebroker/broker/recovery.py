@@ -12,12 +12,13 @@ for are there. A relay is a filter that forwards everything.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from activebroker.broker.changes import Change
-from activebroker.broker.messages import Deploy, OpenFlow, ReleasePort, Undeploy
+from activebroker.broker.changes import Attempt, Change
+from activebroker.broker.deaths import SUSPECT
+from activebroker.broker.messages import Deploy, OpenFlow, ReleasePort, ReportNode, Undeploy
 from activebroker.broker.wiring import Wiring
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.routing import (
@@ -33,14 +34,18 @@ from activebroker.routing.parts import SUPPLIER
 
 log = logging.getLogger(__name__)
 
+Stages = tuple[tuple[str, int], ...]  # node and stage
+PROOF = 3.0  # seconds in which a node has to answer that is to take a filter
+
 
 class Recovery:
     """Changes of the directory that put lost filters together again.
 
-    `expel(node)` takes a member for lost.
+    `me` keeps the directory. `expel(node)` takes a member for lost.
     """
 
-    def __init__(self, wiring: Wiring, expel: Callable[[str], None]) -> None:
+    def __init__(self, me: str, wiring: Wiring, expel: Callable[[str], None]) -> None:
+        self._me = me
         self._wiring = wiring
         self._graph = wiring.graph
         self._members = wiring.members
@@ -51,27 +56,41 @@ class Recovery:
         known = channel.checkpoint is not None or channel.fresh
         return not channel.closed and self._graph.recovers(channel) and known
 
-    def candidates(self, channel: Channel) -> list[str]:
+    def candidates(self, channel: Channel, deaths: int, avoid: Iterable[str] = ()) -> list[str]:
         """Where the filter can go on: where it was to be, else at brokers, the least laden first,
-        then at its consumers."""
+        then at its consumers.
+
+        `deaths`: by how many it may have been caused. It spares the directory's broker once there
+        was one; once it is suspect, it is for other brokers only, and for none of `avoid`.
+        """
         load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
         for each in (*self._graph.channels.values(), *self._graph.relays.values()):
             for stage in each.stages.values():
                 if stage.node in load:
                     load[stage.node] += 1
-        brokers = sorted(load, key=lambda name: (name != channel.at, load[name]))
+        brokers = sorted(
+            load, key=lambda name: (name == self._me and deaths > 0, name != channel.at, load[name])
+        )
         beside = [
             stage.node
             for child in self._graph.children(channel.name)
             if child.at == SUPPLIER
             for stage in child.stages.values()
         ]
+        if deaths >= SUSPECT:
+            spared = (self._me, *avoid)
+            return [
+                name
+                for name in dict.fromkeys([*beside, *brokers])
+                if name in load and name not in spared
+            ]
         consumers = [port.node for port in self._graph.wanting(channel)]
         places = dict.fromkeys([*beside, *brokers, *consumers, channel.owner])
         return [name for name in places if name in self._members]
 
-    def recover(self, channel: Channel, also: tuple[tuple[str, int], ...] = ()) -> Change:
-        """Put a channel's filter together again. Returns whether there was a place for it.
+    def recover(self, channel: Channel, places: list[str], also: Stages = ()) -> Change:
+        """Put a channel's filter together again at the first of `places` that takes it. Returns
+        the node, None if there was none.
 
         `also` are (node, stage) of a derivation that was under way; what is left of them goes.
         """
@@ -106,11 +125,12 @@ class Recovery:
             graph.displace(channel, stage_id)
         channel.left.clear()
         if isinstance(channel, Relay) and not feeds:
-            return False  # its supplier is gone with all that it kept
+            return None  # its supplier is gone with all that it kept
         follows, channel.returning = graph.beside(channel), False
-        for node in self.candidates(channel):
-            if node not in self._members:
-                continue  # lost meanwhile
+        for node in places:
+            (heard,) = yield Attempt([(node, ReportNode())], PROOF)
+            if heard is None:
+                continue  # it may be dead already: the filter is not to be blamed for that
             if not follows:
                 channel.at = node
             stage = graph.place(channel, node, engine)
@@ -118,16 +138,19 @@ class Recovery:
                 yield [(node, Deploy(channel.stage_spec(stage, True, channel.checkpoint)))]
             except ActiveBrokerError as error:
                 log.warning("channel %r cannot go on at %r: %s", channel.name, node, error)
+                if node not in self._members:
+                    self._serve(channel, stage, feeds)  # it is lost there, as others with that node
+                    return node
                 graph.displace(channel, stage.id)
                 yield from self._wiring.tidy([(node, Undeploy(stage.id, discard=True))])
                 continue
             if isinstance(channel, Relay) and not self._lives(channel.own):
                 graph.displace(channel, stage.id)
                 yield from self._wiring.tidy([(node, Undeploy(stage.id, discard=True))])
-                return False  # its supplier was lost meanwhile
+                return None  # its supplier was lost meanwhile
             yield from self._connect(channel, stage, feeds, received)
-            return True
-        return False
+            return node
+        return None
 
     def _feeds(self, channel: Channel) -> list[tuple[Outlet, bool]]:
         """The outlets of the parent that keep events for the filter, or will make them: those that
@@ -164,30 +187,13 @@ class Recovery:
         graph = self._graph
         assert channel.parent is not None
         parent = graph.channels[channel.parent]
-        outlet, port = channel.outlets[stage.id], parent.ports[stage.id]
+        outlet = channel.outlets[stage.id]
         down = [
             (graph.connect(channel, outlet, each), received[each.id])
             for each in graph.wanting(channel)
             if each.id in received
         ]
-        up: list[tuple[Flow, tuple[int, ...]]] = []
-        earlier: list[Flow] = []
-        for source, serves in feeds:
-            if not self._lives(source):
-                continue  # lost meanwhile
-            flow = Flow(graph.new_id(), parent.name, source, port)
-            before = tuple(
-                each.id
-                for each in earlier
-                if each.outlet.supplier == source.supplier
-                or (serves and each.outlet.supplier is None)
-            )
-            if serves:
-                graph.flows[flow.id] = flow
-            else:
-                earlier.append(flow)
-            if source.node in self._members:
-                up.append((flow, before))
+        up = self._serve(channel, stage, feeds)
         flows = [flow for flow, _ in (*down, *up)]
         pairs = [(flow.outlet.node, flow.port.node) for flow in flows]
         self._wiring.greet([*pairs, (stage.node, channel.owner)])
@@ -208,3 +214,30 @@ class Recovery:
             for flow, after in up
             for began in [(graph.relay_at(flow.outlet) or parent).takers.get(channel.name, {})]
         )
+
+    def _serve(
+        self, channel: Channel, stage: Stage, feeds: list[tuple[Outlet, bool]]
+    ) -> list[tuple[Flow, tuple[int, ...]]]:
+        """Let a stage be fed, in the picture. Returns the flows to open, with those they follow."""
+        graph = self._graph
+        assert channel.parent is not None
+        port = graph.channels[channel.parent].ports[stage.id]
+        up: list[tuple[Flow, tuple[int, ...]]] = []
+        earlier: list[Flow] = []
+        for source, serves in feeds:
+            if not self._lives(source):
+                continue  # lost meanwhile
+            flow = Flow(graph.new_id(), channel.parent, source, port)
+            before = tuple(
+                each.id
+                for each in earlier
+                if each.outlet.supplier == source.supplier
+                or (serves and each.outlet.supplier is None)
+            )
+            if serves:
+                graph.flows[flow.id] = flow
+            else:
+                earlier.append(flow)
+            if source.node in self._members:
+                up.append((flow, before))
+        return up

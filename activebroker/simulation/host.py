@@ -17,7 +17,7 @@ from activebroker.events import Batch, TypeRegistry
 from activebroker.filters import Failure, FilterRunner
 from activebroker.routing import Member, StageSpec
 from activebroker.simulation.machines import idle_ticks
-from activebroker.simulation.reference import ITEM, payload_of
+from activebroker.simulation.reference import ITEM, KILLS, payload_of
 from activebroker.simulation.scenario import HUB
 
 if TYPE_CHECKING:
@@ -344,6 +344,10 @@ class Host:
                 result = runner.end_all()
             else:
                 result = runner.run(effect.items)
+            if any(failure.error.endswith(KILLS) for failure in result.failures):
+                self.world.counts["hosts killed by filters"] += 1
+                self.world.kill(self.name)
+                return None
             # It names files: a run would depend on where they lie, by the sizes of frames.
             result.failures = [structs.replace(each, traceback="") for each in result.failures]
             return fx.WorkDone(effect.stage, result)

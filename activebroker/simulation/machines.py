@@ -103,6 +103,8 @@ def leftovers(node: Node) -> dict[str, object]:
     if node.directory is not None:
         graph = node.directory.graph
         left["checkpoints that wait"] = node.directory._checkpoints.waiting
+        left["recoveries that wait"] = node.directory._recoveries._waiting
+        left["recoveries remembered"] = node.directory._recoveries._records
         left["flows in the picture"] = graph.flows
         left["relays in the picture"] = graph.relays
         for channel in graph.channels.values():

@@ -17,6 +17,7 @@ from activebroker.events import Event, EventType
 from activebroker.filters import Envelope, FIFOFilter, FilterSpec, Payload, analyse, pack, unpack
 
 KEY = b"k" * 32
+KILLS = "kills its process"  # what the simulation takes a filter for that raises it
 Seen = tuple[int, int, str]  # what identifies a forwarded event: its number, group and trace
 
 
@@ -120,6 +121,19 @@ class Rated(FIFOFilter):
     def enqueue(self, event: Event) -> None:
         if 6 // (3 - event.content.group) >= 3:
             super().enqueue(event)
+
+
+class Deadly(FIFOFilter):
+    """Stateful; one kind of event kills the process that runs it."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def enqueue(self, event: Event) -> None:
+        if event.content.group == 3:
+            raise RuntimeError(KILLS)
+        self.seen += 1
+        super().enqueue(event.replace(event.content.marked(self.seen)))
 
 
 class Above(FIFOFilter):
@@ -233,6 +247,8 @@ def forwarded(
             instance.enqueue(element.event)
         except (ValueError, ZeroDivisionError):
             instance._take()  # the event is lost, with what it had forwarded
+        except RuntimeError:
+            return out  # no process gets over this event
         out += [Element(element.raw, event) for event in instance._take()]
     if end is not None:
         if instance is not None:

@@ -65,7 +65,7 @@ def test_what_a_filter_makes_goes_on(filter: type[ab.FIFOFilter], milliseconds: 
     for source in sources:
         source.publish(3)
     scene.net.run_for(FOUND_LOST)
-    assert scene.places(derived) == ["hub"]
+    assert scene.places(derived) == ["dallas"]
     for source in sources:
         source.publish(0, 1)
     scene.finish(*sinks)

@@ -385,7 +385,7 @@ def test_a_supplier_ends_when_its_relay_has_no_place(
     scene.offload(source, "atlanta")
     source.publish(0)
     scene.settle()
-    monkeypatch.setattr(Recovery, "candidates", lambda recovery, channel: [])
+    monkeypatch.setattr(Recovery, "candidates", lambda recovery, *args: [])
     scene.net.kill("atlanta")
     source.publish(0)
     scene.net.run_for(FOUND_LOST)

@@ -1,0 +1,164 @@
+"""When a lost filter or relay goes on: at once, after a pause, when its turn has come, or no more.
+
+A filter may be the cause of the deaths by which it was lost. So recovery has a budget. Which of
+those at one host it was comes out by placing them apart: one that is suspect goes where no other
+suspect is, and never where the directory is, with which the fabric would end. If there is no such
+place, it waits a while for one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from activebroker.broker.changes import Attempt, Change
+from activebroker.broker.checkpoints import Checkpoints
+from activebroker.broker.deaths import SUSPECT, Budget, Record
+from activebroker.broker.messages import ReportSent
+from activebroker.broker.outlet import NOWHERE
+from activebroker.broker.recovery import PROOF, Recovery, Stages
+from activebroker.broker.wiring import Wiring
+from activebroker.routing import Channel, Positions, Relay
+
+log = logging.getLogger(__name__)
+TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it comes further before
+LONGEST_WAIT = 10.0  # seconds for a place
+LOOK_UP = 1.0  # seconds between looks whether there is one
+
+
+class Recoveries:
+    """`set_timer(name, after)` lets `due(name)` be called; None takes that back."""
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        checkpoints: Checkpoints,
+        recovery: Recovery,
+        budget: Budget,
+        set_timer: Callable[[str, float | None], None],
+        now: Callable[[], float],
+    ) -> None:
+        self._wiring = wiring
+        self._graph = wiring.graph
+        self._members = wiring.members
+        self._checkpoints = checkpoints
+        self._recovery = recovery
+        self._budget = budget
+        self._set_timer = set_timer
+        self._now = now
+        self._records: dict[str, Record] = {}
+        self._waiting: dict[str, tuple[Stages, float]] = {}  # since when there is no place
+
+    def waits(self, name: str) -> bool:
+        """Whether it is to go on, and does not yet."""
+        return name in self._waiting
+
+    def forget(self, name: str) -> None:
+        """It has ended."""
+        self._records.pop(name, None)
+        if self._waiting.pop(name, None) is not None:
+            self._set_timer(name, None)
+
+    def died(self, node: str) -> Change:
+        """A process has died: remember what it had, and what that had to do."""
+        lost = (
+            each
+            for each in self._all()
+            if self._graph.recovers(each) and any(s.node == node for s in each.stages.values())
+        )
+        for each in list(lost):
+            stuck = yield from self._stuck(each)
+            self._records.setdefault(each.name, Record()).died(node, self._now(), stuck)
+
+    def recover(self, channel: Channel, also: Stages = ()) -> Change:
+        """Let it go on from its last checkpoint, now or later. Returns why it does not, if so.
+
+        `also`: see `Recovery.recover`.
+        """
+        name, now = channel.name, self._now()
+        before, since = self._waiting.pop(name, ((), now))
+        also = (*before, *also)
+        if not isinstance(channel, Relay) and not self._recovery.possible(channel):
+            return "it could not go on elsewhere"
+        record = self._records.get(name, Record())
+        inputs = _inputs(channel)
+        if why := record.spent(self._budget, inputs, now):
+            return f"it is in quarantine: {why}"
+        if (pause := record.pause(now)) > 1e-6:
+            self._later(name, also, now, pause)
+            return ""
+        self._checkpoints.forget(name)
+        deaths = record.by_one_event(inputs)
+        places = self._recovery.candidates(channel, deaths, self._on_trial(channel))
+        if deaths >= SUSPECT and not places:
+            if now - since < LONGEST_WAIT:
+                self._later(name, also, since, LOOK_UP)
+                return ""
+            return (
+                f"it is in quarantine: {record.story()}; and there was no broker for it but the "
+                "directory's"
+            )
+        place = yield from self._recovery.recover(channel, places, also)
+        if place is None:
+            return "it could not go on elsewhere"
+        if place in self._members:
+            record.placed = self._now()
+            log.info("what makes channel %r goes on at %r", name, place)
+        return ""
+
+    def subject(self, name: str) -> Channel | None:
+        """The filter's channel, or the relay, of this name."""
+        return self._graph.relays.get(name) or self._graph.channels.get(name)
+
+    def _all(self) -> Iterator[Channel]:
+        """Relays, and derived channels, each after the one it is derived from."""
+        yield from self._graph.relays.values()
+        for root in [each for each in self._graph.channels.values() if each.parent is None]:
+            yield from (each for each in self._graph.subtree(root.name) if each is not root)
+
+    def _stuck(self, channel: Channel) -> Change:
+        """How far it has come, by supplier of which it has been sent more."""
+        graph = self._graph
+        if isinstance(channel, Relay):
+            feeds = [channel.own]
+        else:
+            feeds = [outlet for outlet, flows in graph.feeds(channel) if flows]
+        inputs = _inputs(channel)
+        asked = [outlet for outlet in feeds if outlet.node in self._members]
+        sent = yield Attempt(
+            [(each.node, ReportSent(each.id, channel.name)) for each in asked], PROOF
+        )
+        stuck: Positions = {}
+        for at in sent:
+            for supplier, position in msgspec.convert(at or {}, Positions).items():
+                if position > (come := inputs.get(supplier, NOWHERE)):
+                    stuck[supplier] = come
+        for outlet in feeds:  # what has died with what feeds it may have been sent as much as that
+            if outlet.node not in self._members:
+                above = (graph.relay_at(outlet) or graph.channels[channel.parent or ""]).name
+                record = self._records.get(above, Record())
+                stuck |= {each: inputs.get(each, NOWHERE) for each in record.stuck}
+        return stuck
+
+    def _on_trial(self, channel: Channel) -> list[str]:
+        """The nodes of other suspects that have not had the time to prove anything."""
+        nodes = []
+        for each in self._all():
+            record = self._records.get(each.name)
+            if record is None or each is channel or record.placed is None:
+                continue
+            suspect = record.by_one_event(_inputs(each)) >= SUSPECT
+            if suspect and self._now() - record.placed < TRIAL:
+                nodes += [stage.node for stage in each.stages.values()]
+        return nodes
+
+    def _later(self, name: str, also: Stages, since: float, after: float) -> None:
+        log.info("what makes channel %r goes on in %.1f s, or later", name, after)
+        self._waiting[name] = also, since
+        self._set_timer(name, after)
+
+
+def _inputs(channel: Channel) -> Positions:
+    return channel.checkpoint.inputs if channel.checkpoint is not None else {}

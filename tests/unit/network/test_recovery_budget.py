@@ -1,0 +1,149 @@
+"""A filter that kills its host is found out, and does not take the fabric with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scene_for_tests import FOUND_LOST, Scene
+
+from activebroker.broker.deaths import MINUTE
+from activebroker.broker.messages import ClaimName, OpenChannel
+from activebroker.core.errors import Closed, Unreachable
+from activebroker.simulation.reference import Count, Deadly
+
+BROKERS = ("atlanta", "dallas")
+LONG = 120.0  # seconds in which all is settled
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def restart_brokers(scene: Scene, after: float = 1.0) -> None:
+    """As a supervisor does, whenever one has died."""
+
+    def look(_: Any) -> None:
+        for name in BROKERS:
+            if not scene.host(name).alive:
+                scene.net.join(scene.net.restart(name))
+        scene.net.later(after, look)
+
+    scene.net.later(after, look)
+
+
+def kill(scene: Scene, name: str) -> None:
+    """An operator kills a broker and starts it again."""
+    scene.net.kill(name)
+    scene.ask("hub", ClaimName(name))
+    scene.net.join(scene.net.restart(name))
+    scene.net.run_for(5)
+
+
+def test_without_other_brokers_the_directory_s_is_spared(scene: Scene) -> None:
+    source = scene.supplier("east", "JFK")
+    deadly = scene.derive(Deadly, "atlanta")
+    sink, plain = scene.subscribe("west", deadly), scene.subscribe("west", "x")
+    source.publish(0, 1)
+    scene.net.run_for(3)
+    source.publish(3, 0)
+    scene.net.run_for(LONG)
+    assert list(scene.net.deaths) == ["atlanta", "dallas"]
+    assert sink.traces == ["0/1", "1/2"] and plain.traces == ["0", "1", "2", "3"]
+    assert isinstance(sink.intake.error, Unreachable)
+    told = str(sink.intake.error)
+    for part in (repr(deadly), "'atlanta', 'dallas'", "at event 2 of supplier 'JFK'", "Repair"):
+        assert part in told
+    with pytest.raises(Closed, match="in quarantine"):
+        scene.ask("east", OpenChannel(deadly, None))
+    scene.finish(plain)
+
+
+def test_three_deaths_by_one_event_are_enough(scene: Scene) -> None:
+    restart_brokers(scene)
+    source = scene.supplier("east", "JFK")
+    sink = scene.subscribe("west", scene.derive(Deadly, "atlanta"))
+    source.publish(0, 3)
+    scene.net.run_for(LONG)
+    assert scene.net.counts["hosts killed by filters"] == 3
+    assert "3 processes died with it" in str(sink.intake.error)
+    assert scene.host("hub").alive
+
+
+@pytest.mark.parametrize("others", [1, 4])
+@pytest.mark.parametrize("last", [False, True])
+def test_those_beside_it_go_on(scene: Scene, others: int, last: bool) -> None:
+    restart_brokers(scene)
+    source = scene.supplier("east", "JFK")
+    names = [f"good {number}" for number in range(others)]
+    good = [scene.subscribe("west", scene.derive(Count, "atlanta", name=n)) for n in names]
+    bad = scene.subscribe("west", scene.derive(Deadly, "atlanta"))
+    if last:  # they have something to do whenever it kills
+        good += [scene.subscribe("west", scene.derive(Count, "atlanta", name="late"))]
+    scene.net.run_for(3)
+    source.publish(0, 3, 0, 0, 0, 0)
+    scene.net.run_for(LONG)
+    assert "in quarantine" in str(bad.intake.error)
+    assert scene.host("hub").alive
+    source.publish(0)
+    scene.settle()
+    for sink in good:
+        assert sink.traces == [f"{n}/{n + 1}" for n in range(7)], scene.directory.graph.channels
+    scene.finish(*good)
+
+
+def test_what_feeds_it_goes_on(scene: Scene) -> None:
+    restart_brokers(scene)
+    source = scene.supplier("east", "JFK")
+    counts = scene.derive(Count, "atlanta")
+    good = scene.subscribe("west", counts)
+    bad = scene.subscribe("west", scene.derive(Deadly, "atlanta", parent=counts))
+    source.publish(0, 3, 0)
+    scene.net.run_for(LONG)
+    assert "in quarantine" in str(bad.intake.error)
+    source.publish(0)
+    scene.settle()
+    assert good.traces == ["0/1", "1/2", "2/3", "3/4"]
+    scene.finish(good)
+
+
+def test_an_idle_filter_is_not_to_blame(scene: Scene) -> None:
+    source = scene.supplier("east", "JFK")
+    sink = scene.subscribe("west", scene.derive(Count, "atlanta"))
+    source.publish(0)
+    for _ in range(6):
+        scene.net.run_for(MINUTE / 2)
+        kill(scene, scene.places("x.Count")[0] if scene.places("x.Count") != ["hub"] else "dallas")
+    source.publish(0)
+    scene.settle()
+    assert sink.traces == ["0/1", "1/2"]
+    scene.finish(sink)
+
+
+def test_five_deaths_in_a_minute_are_enough(scene: Scene) -> None:
+    scene.supplier("east", "JFK")
+    sink = scene.subscribe("west", scene.derive(Count, "atlanta"))
+    scene.hub_takes_no_filters()
+    for _ in range(5):
+        assert sink.intake.error is None
+        scene.net.run_until(lambda: scene.places("x.Count")[0] in BROKERS and _placed(scene))
+        kill(scene, scene.places("x.Count")[0])
+    scene.net.run_for(FOUND_LOST)
+    assert "5 processes died with it" in str(sink.intake.error)
+    assert "within 60 s" in str(sink.intake.error)
+
+
+def _placed(scene: Scene) -> bool:
+    return not scene.directory._recoveries.waits("x.Count")
+
+
+def test_who_comes_further_is_not_to_blame(scene: Scene) -> None:
+    source = scene.supplier("east", "JFK")
+    sink = scene.subscribe("west", scene.derive(Count, "atlanta"))
+    for number in range(6):
+        source.publish(0)
+        kill(scene, scene.places("x.Count")[0])
+        scene.net.run_for(MINUTE / 2)
+        assert len(sink.traces) == number + 1
+    scene.finish(sink)
