@@ -12,7 +12,7 @@ from activebroker.broker.messages import (
     Subscribe,
     Unsubscribe,
 )
-from activebroker.core.errors import ActiveBrokerError, InvalidFilter
+from activebroker.core.errors import InvalidFilter
 from activebroker.events import Event, EventType
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.callbacks import check_callback
@@ -94,7 +94,7 @@ class Channel(Bound):
         events = fabric.open_port(port, self.name, policy)
         try:
             fabric.request(Subscribe(self.name, fabric.node, port))
-        except ActiveBrokerError:
+        except BaseException:  # Ctrl-C, too: nobody would take what comes
             fabric.close_port(port)
             fabric.tell(Unsubscribe(self.name, port))  # should it be carried out after all
             raise

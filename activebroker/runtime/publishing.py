@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, EventRefused
 from activebroker.events import Batch, EventType, concat, encode, from_table
+from activebroker.runtime.waiting import Condition
 
 BATCH_ROWS = 8192  # rows of single events that become one batch at the most
 BATCH_BYTES = 1 << 20  # large tables are cut into about this, small ones joined up to this
@@ -56,7 +57,7 @@ class PublishBuffer:
         self._filled = filled
         self._told = False
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
+        self._room = Condition(self._lock)
         self._parts: deque[_Rows | Batch] = deque()
         self._rows = 0
         self._limit = FIRST_ROWS  # rows that may wait, fewer where rows are large
@@ -111,11 +112,19 @@ class PublishBuffer:
     def put_table(self, rows: Any, patience: float) -> int:
         """Add many events: an Arrow batch or table, a pandas frame, or a list of contents.
 
-        Returns how many. Either all are accepted or, with an error, none: so there is one wait
-        for room, and then the whole table waits here, which its owner holds in memory anyway.
+        Returns how many. Raises as `put`, and then accepts none of them.
         """
-        first_seq = self._next_seq
-        whole = from_table(self._type, rows, self.channel, self.supplier, first_seq, time.time_ns())
+        return self.put_batch(self.batch_of(rows), patience)
+
+    def batch_of(self, rows: Any) -> Batch:
+        """Many events as a batch for `put_batch`. Raises EventRefused."""
+        return from_table(
+            self._type, rows, self.channel, self.supplier, self._next_seq, time.time_ns()
+        )
+
+    def put_batch(self, whole: Batch, patience: float) -> int:
+        """Add all events of a batch or, with an error, none: so there is one wait for room, and
+        then the whole batch waits here, which its owner holds in memory anyway."""
         if whole.num_rows == 0:
             return 0
         pieces = max(1, round(whole.nbytes / BATCH_BYTES))
@@ -124,7 +133,7 @@ class PublishBuffer:
             if self._closed is not None or self._refused or self._rows >= self._limit:
                 self._wait_for_room(patience)
             # Another thread may have published since the rows were numbered.
-            if (shift := self._next_seq - first_seq) != 0:
+            if (shift := self._next_seq - int(whole.seqs[0])) != 0:
                 whole = _renumbered(whole, shift)
             for start in range(0, whole.num_rows, step):
                 self._parts.append(whole.slice(start, step) if pieces > 1 else whole)
@@ -134,6 +143,21 @@ class PublishBuffer:
                 self._told = True
                 self._filled()
         return whole.num_rows
+
+    async def room(self, patience: float) -> None:
+        """Wait until there may be room, for a coroutine whose `put` with no patience had none.
+
+        Raises DeadlineExceeded once nothing was taken for `patience` seconds.
+        """
+        while True:
+            taken = self._taken
+            if not await self._room.arrives(
+                lambda taken=taken: self._has_room() or self._taken != taken,  # type: ignore[misc]
+                patience,
+            ):
+                raise self._no_room(patience)
+            if self._has_room():
+                return
 
     def take(self) -> Batch | None:
         """The next batch, for the node's thread; None if there is none."""
@@ -183,7 +207,7 @@ class PublishBuffer:
     def disown(self, error: ActiveBrokerError) -> None:
         """In the child of a fork, where the lock may be held by a thread that is not there."""
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
+        self._room = Condition(self._lock)
         self._parts.clear()
         self._closed = error
 
@@ -248,18 +272,22 @@ class PublishBuffer:
         return batches
 
     def _wait_for_room(self, patience: float) -> None:
-        there_is = self._wait(
-            lambda: self._closed is not None or self._rows <= self._limit // 2, patience
-        )
+        there_is = self._wait(self._has_room, patience)
         self._raise_refused()
         if self._closed is not None:
             raise _anew(self._closed)
         if not there_is:
-            raise DeadlineExceeded(
-                f"Supplier {self.supplier!r} of channel {self.channel!r} could not publish, since "
-                f"nothing that it had published was taken for {patience:g} s: a consumer or filter "
-                "does not keep up. `activebroker status` shows which flow waits."
-            )
+            raise self._no_room(patience)
+
+    def _has_room(self) -> bool:
+        return self._closed is not None or self._rows <= self._limit // 2
+
+    def _no_room(self, patience: float) -> DeadlineExceeded:
+        return DeadlineExceeded(
+            f"Supplier {self.supplier!r} of channel {self.channel!r} could not publish, since "
+            f"nothing that it had published was taken for {patience:g} s: a consumer or filter "
+            "does not keep up. `activebroker status` shows which flow waits."
+        )
 
     def _wait(self, done: Callable[[], bool], patience: float, until: float = math.inf) -> bool:
         """Wait until `done()`; False once the node has taken nothing for `patience` seconds, or at
