@@ -311,8 +311,8 @@ class Supplier(ClosingWrapper[blocking.Supplier]):
         """Publish many events, all or none, and none where this is cancelled; return how many.
         Raises as that of activebroker.Supplier."""
         buffer = self.sync._buffer
-        batch = await self._calls.run(lambda: buffer.batch_of(rows))
-        return await self._put(lambda: buffer.put_batch(batch, 0.0), timeout)
+        batches = await self._calls.run(lambda: buffer.batches_of(rows))
+        return await self._put(lambda: buffer.put_batches(batches, 0.0), timeout)
 
     async def _put(self, put: Callable[[], R], timeout: float) -> R:
         while True:

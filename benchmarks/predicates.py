@@ -162,7 +162,8 @@ def flights_batch() -> Batch:
     """The year's first flights, of all three airports."""
     by_day = zip(*(days(origin, 1) for origin in ORIGINS), strict=True)
     table = pa.concat_tables(table for day in by_day for table in day)
-    return from_table(EventType.of(Flight), table.slice(0, ROWS), "flights", "all", 0, 0)
+    (batch,) = from_table(EventType.of(Flight), table.slice(0, ROWS), "flights", "all", 0, 0)
+    return batch
 
 
 def measure_evaluation(batch: Batch) -> dict[str, Evaluated]:

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from activebroker.core.errors import ProtocolError
+from activebroker.core.errors import EventRefused, ProtocolError
 from activebroker.events.batch import Batch
 from activebroker.events.event import Event
 from activebroker.events.handful import FEW, Handful
 from activebroker.events.scalars import Int
 from activebroker.events.types import EventType
+
+MOST_BYTES = 1 << 30  # of a batch, and so of an event; columns of Arrow hold twice as much
 
 _INT = Int()
 
@@ -26,13 +28,14 @@ def encode(
 ) -> Batch:
     """Make a batch of contents, all of exactly this type and returned by its `check`.
 
-    They are numbered from `first_seq`. `times` is one time for all, or one each (ns).
+    They are numbered from `first_seq`. `times` is one time for all, or one each (ns). Raises
+    `EventRefused` where they have more than `MOST_BYTES`.
     """
     rows = len(contents)
     if rows < FEW and (record := type.listed) is not None:
         stamps = [times] * rows if isinstance(times, int) else times
         seqs = list(range(first_seq, first_seq + rows))
-        return Handful(supplier, type, [seqs, stamps, *record.columns(contents)])
+        return _bounded(Handful(supplier, type, [seqs, stamps, *record.columns(contents)]))
     return with_header(type, type.codec.encode(contents), rows, supplier, first_seq, times)
 
 
@@ -57,7 +60,7 @@ def build_batch(type: EventType, events: list[Event]) -> Batch:
     """Make a batch of events that keep their own sequence numbers and times.
 
     The contents must have passed the type's `check`. Raises `ProtocolError` unless there are
-    events and one supplier published them all.
+    events and one supplier published them all, `EventRefused` as `encode` does.
     """
     suppliers = dict.fromkeys(event.supplier for event in events)
     if len(suppliers) != 1:
@@ -65,10 +68,21 @@ def build_batch(type: EventType, events: list[Event]) -> Batch:
     contents = [event.content for event in events]
     seqs, times = [event.seq for event in events], [event.time for event in events]
     if len(events) < FEW and (record := type.listed) is not None:
-        return Handful(events[0].supplier, type, [seqs, times, *record.columns(contents)])
+        few = Handful(events[0].supplier, type, [seqs, times, *record.columns(contents)])
+        return _bounded(few)
     columns = [_INT.encode(seqs), _INT.encode(times), *type.codec.encode(contents)]
     return _batch(type, columns, events[0].supplier)
 
 
 def _batch(type: EventType, arrays: list[pa.Array], supplier: str) -> Batch:
-    return Batch(supplier, type, pa.RecordBatch.from_arrays(arrays, schema=type.batch_schema))
+    columns = pa.RecordBatch.from_arrays(arrays, schema=type.batch_schema)
+    return _bounded(Batch(supplier, type, columns))
+
+
+def _bounded(batch: Batch) -> Batch:
+    if batch.nbytes > MOST_BYTES:
+        raise EventRefused(
+            f"{len(batch)} events of {batch.nbytes:,} bytes are more than the {MOST_BYTES:,} that "
+            "go on their way at once: send such data in parts"
+        )
+    return batch

@@ -69,6 +69,11 @@ class Handful(Batch):
 
     @property
     def nbytes(self) -> int:
+        if self._nbytes < 0:
+            object.__setattr__(self, "_nbytes", self._size())
+        return self._nbytes
+
+    def _size(self) -> int:
         nbytes = len(self) * self.type.fixed_width
         for index in self.type.varying:
             nbytes += 4 * len(self)  # Arrow's offsets

@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from activebroker.core.errors import shortened
 
 _sketch = reprlib.Repr()
 _sketch.maxother = 1000
@@ -44,6 +47,12 @@ class Misfit(Exception):
     def of(cls, expected: str, value: object, why: str = "") -> Misfit:
         """A value came that does not fit."""
         return cls(expected, shown(value), why)
+
+    @classmethod
+    def column(cls, kind: Kind, array: pa.Array, why: str = "") -> Misfit:
+        """A column came whose values do not mean the same."""
+        what = shortened(f"a column of {array.type}", 400)
+        return cls(kind.expected, what, why or kind.remedy(array.type))
 
     @property
     def text(self) -> str:
@@ -121,10 +130,14 @@ class Kind:
             return array
         array = plain(array, self)
         if not self.accepts(array.type):
-            raise Misfit(self.expected, f"a column of {array.type}")
+            raise Misfit.column(self, array)
         if array.type != self.arrow:
             array = cast(array, self)
         return array
+
+    def remedy(self, arrow: pa.DataType) -> str:
+        """What to do about a column of this type, which is not accepted, if there is something."""
+        return ""
 
     def accepts(self, arrow: pa.DataType) -> bool:
         """Whether a column of this type may be cast: its values mean the same."""
@@ -132,13 +145,53 @@ class Kind:
 
 
 def plain(array: pa.Array, kind: Kind) -> pa.Array:
-    """Return the array without dictionary or null type, and make sure that it holds no null."""
+    """Return the array unpacked, and make sure that it holds no null."""
+    array = unpacked(array)
     if array.null_count:
         row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
         raise Misfit(kind.expected, "null", row=row)
-    if pa.types.is_dictionary(array.type):
-        return array.cast(array.type.value_type)
     return pa.nulls(0, kind.arrow) if pa.types.is_null(array.type) else array
+
+
+def unpacked(array: pa.Array) -> pa.Array:
+    """Return the same values without dictionaries, runs or views, at any depth.
+
+    There a null may hide where `null_count` does not see it, and Arrow can do little with views.
+    """
+    arrow, types = array.type, pa.types
+    if not _is_packed(arrow):
+        return array
+    if types.is_dictionary(arrow):
+        return unpacked(array.dictionary).take(array.indices)
+    if types.is_run_end_encoded(arrow):
+        rows = np.arange(array.offset, array.offset + len(array))
+        runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+        return unpacked(array.values).take(pa.array(runs))
+    if types.is_string_view(arrow) or types.is_binary_view(arrow):
+        return array.cast(pa.string() if types.is_string_view(arrow) else pa.binary())
+    missing = array.is_null() if array.null_count else None
+    if types.is_struct(arrow):
+        fields = [unpacked(array.field(i)) for i in range(arrow.num_fields)]
+        return pa.StructArray.from_arrays(fields, arrow.names, mask=missing)
+    sizes = pc.list_value_length(array).fill_null(0).to_numpy()
+    ends = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+    return pa.ListArray.from_arrays(ends, unpacked(array.flatten()), mask=missing)
+
+
+def _is_packed(arrow: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_struct(arrow):
+        return any(_is_packed(field.type) for field in arrow)
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        return _is_packed(arrow.value_type)
+    return bool(
+        types.is_dictionary(arrow)
+        or types.is_run_end_encoded(arrow)
+        or types.is_string_view(arrow)
+        or types.is_binary_view(arrow)
+        or types.is_list_view(arrow)
+        or types.is_large_list_view(arrow)
+    )
 
 
 def cast(array: pa.Array, kind: Kind) -> pa.Array:
@@ -154,5 +207,5 @@ def cast(array: pa.Array, kind: Kind) -> pa.Array:
                 low = middle
             except pa.ArrowException:
                 high = middle
-        value = array[low] if len(array) else None
-        raise Misfit(kind.expected, f"{array.type} {value}", str(error), row=low) from None
+        value = f"{array.type} {sketch(array[low].as_py())}" if len(array) else f"{array.type}"
+        raise Misfit(kind.expected, value, shortened(str(error), 400), row=low) from None

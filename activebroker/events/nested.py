@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from activebroker.events.generated import tester
-from activebroker.events.kinds import Bind, Kind, Misfit, cast, plain
+from activebroker.events.kinds import Bind, Kind, Misfit, cast, plain, unpacked
 from activebroker.events.scalars import Number
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Maybe(Kind):
         return values
 
     def conform(self, array: pa.Array) -> pa.Array:
+        array = unpacked(array)
         present = _present(array)
         try:
             return _expand(self.item.conform(array.drop_null()), present)
@@ -114,10 +115,11 @@ class ListOf(Kind):
         return value if unchanged else items
 
     def encode(self, values: list[Any]) -> pa.Array:
-        offsets = np.zeros(len(values) + 1, np.int32)
+        offsets = np.zeros(len(values) + 1, np.int64)
         np.cumsum([len(value) for value in values], out=offsets[1:])
         items = self.item.encode(list(chain.from_iterable(values)))
-        return pa.ListArray.from_arrays(pa.array(offsets), items, type=self.arrow)
+        bounds = pa.array(offsets, pa.int32())  # raises where there are more items
+        return pa.ListArray.from_arrays(bounds, items, type=self.arrow)
 
     def decode(self, array: pa.Array) -> list[Any]:
         items = self.item.decode(array.flatten())
@@ -127,11 +129,11 @@ class ListOf(Kind):
     def conform(self, array: pa.Array) -> pa.Array:
         array = plain(array, self)
         if not _is_list(array.type):
-            raise Misfit(self.expected, f"a column of {array.type}")
+            raise Misfit.column(self, array)
         if pa.types.is_fixed_size_list(array.type):
             array = array.cast(pa.list_(array.type.value_field))
         offsets = array.offsets.to_numpy()
-        offsets = (offsets - offsets[0]).astype(np.int32)
+        offsets = offsets - offsets[0]
         try:
             items = self.item.conform(array.flatten())
         except Misfit as misfit:
@@ -139,7 +141,7 @@ class ListOf(Kind):
                 row = int(np.searchsorted(offsets, misfit.row, "right")) - 1
                 misfit.under(f"[{misfit.row - offsets[row]}]").row = row
             raise
-        return pa.ListArray.from_arrays(pa.array(offsets), items, type=self.arrow)
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=self.arrow)
 
 
 def _is_list(arrow: pa.DataType) -> bool:
@@ -189,7 +191,7 @@ class ArrayOf(Kind):
 
     def conform(self, array: pa.Array) -> pa.Array:
         array = plain(array, self)
-        refused = Misfit(self.expected, f"a column of {array.type}")
+        refused = Misfit.column(self, array)
         if not _is_list(array.type):
             raise refused
         size = self.arrow.list_size
@@ -258,7 +260,7 @@ class Struct(Kind):
     def conform(self, array: pa.Array) -> pa.Array:
         array = plain(array, self)
         if not pa.types.is_struct(array.type):
-            raise Misfit(self.expected, f"a column of {array.type}")
+            raise Misfit.column(self, array)
         names = [field.name for field in array.type]
         columns = {name: array.field(i) for i, name in enumerate(names)}
         conformed = self.record.conform(columns)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from activebroker.core.errors import suggestion
+from activebroker.core.errors import shortened, suggestion
 from activebroker.events.generated import builder, getter, record_tester
 from activebroker.events.kinds import Kind, Misfit, shown, sketch
 
@@ -77,6 +77,9 @@ class Record:
                 arrays.append(kind.conform(columns[name]))
             except Misfit as misfit:
                 raise misfit.under(f".{name}") from None
+            except pa.ArrowException as error:  # it cannot convert everything into everything
+                why = shortened(str(error), 400)
+                raise Misfit.column(kind, columns[name], why).under(f".{name}") from error
         return arrays
 
     def _fit_field(self, name: str, value: Any) -> Any:

@@ -17,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from activebroker.core.errors import EventRefused, suggestion
-from activebroker.events.kinds import Bind, Kind, Misfit, plain
+from activebroker.events.kinds import Bind, Kind, Misfit, plain, shown
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+AWARE = "it has a time zone: annotate the field with one, Annotated[datetime, Zone('UTC')]"
+NAIVE = "it has no time zone, and the field has: give it one, say with .replace(tzinfo=UTC)"
 
 
 class Number(Kind):
@@ -226,7 +228,7 @@ class Timestamp(Dated):
             moment = datetime.combine(moment.date(), moment.timetz())
         aware = moment.utcoffset() is not None
         if aware != (self.zone is not None):
-            raise Misfit.of(self.expected, value, f"it has {'a' if aware else 'no'} time zone")
+            raise Misfit.of(self.expected, value, AWARE if aware else NAIVE)
         if self.zone is not None:
             try:
                 moment.astimezone(UTC).astimezone(self.zone)
@@ -244,6 +246,11 @@ class Timestamp(Dated):
 
     def accepts(self, arrow: pa.DataType) -> bool:
         return bool(pa.types.is_timestamp(arrow) and (arrow.tz is None) == (self.zone is None))
+
+    def remedy(self, arrow: pa.DataType) -> str:
+        if not pa.types.is_timestamp(arrow):
+            return ""
+        return NAIVE if arrow.tz is None else AWARE
 
 
 class Date(Dated):
@@ -355,7 +362,7 @@ class Member(Kind):
             if name not in self.members:
                 row = int(np.flatnonzero(coded.indices.to_numpy() == code)[0])
                 why = f"no such member.{suggestion(name, self.members)}"
-                raise Misfit(self.expected, f"str {name!r}", why, row=row)
+                raise Misfit(self.expected, shown(name), why, row=row)
         return array
 
     accepts = Str.accepts

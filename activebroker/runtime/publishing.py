@@ -114,35 +114,35 @@ class PublishBuffer:
 
         Returns how many. Raises as `put`, and then accepts none of them.
         """
-        return self.put_batch(self.batch_of(rows), patience)
+        return self.put_batches(self.batches_of(rows), patience)
 
-    def batch_of(self, rows: Any) -> Batch:
-        """Many events as a batch for `put_batch`. Raises EventRefused."""
+    def batches_of(self, rows: Any) -> list[Batch]:
+        """Many events as batches for `put_batches`. Raises EventRefused."""
         return from_table(
             self._type, rows, self.channel, self.supplier, self._next_seq, time.time_ns()
         )
 
-    def put_batch(self, whole: Batch, patience: float) -> int:
-        """Add all events of a batch or, with an error, none: so there is one wait for room, and
-        then the whole batch waits here, which its owner holds in memory anyway."""
-        if whole.num_rows == 0:
+    def put_batches(self, batches: list[Batch], patience: float) -> int:
+        """Add all events of batches or, with an error, none: so there is one wait for room, and
+        then all of them wait here, which their owner holds in memory anyway."""
+        batches = [batch for batch in batches if len(batch)]
+        if not batches:
             return 0
-        pieces = max(1, round(whole.nbytes / BATCH_BYTES))
-        step = -(-whole.num_rows // pieces)
+        count = sum(map(len, batches))
         with self._lock:
             if self._closed is not None or self._refused or self._rows >= self._limit:
                 self._wait_for_room(patience)
             # Another thread may have published since the rows were numbered.
-            if (shift := self._next_seq - int(whole.seqs[0])) != 0:
-                whole = _renumbered(whole, shift)
-            for start in range(0, whole.num_rows, step):
-                self._parts.append(whole.slice(start, step) if pieces > 1 else whole)
-            self._rows += whole.num_rows
-            self._next_seq += whole.num_rows
+            if (shift := self._next_seq - int(batches[0].seqs[0])) != 0:
+                batches = [_renumbered(batch, shift) for batch in batches]
+            for batch in batches:
+                self._parts.extend(_cut(batch))
+            self._rows += count
+            self._next_seq += count
             if not self._told:
                 self._told = True
                 self._filled()
-        return whole.num_rows
+        return count
 
     async def room(self, patience: float) -> None:
         """Wait until there may be room, for a coroutine whose `put` with no patience had none.
@@ -308,6 +308,15 @@ def _anew(error: ActiveBrokerError) -> ActiveBrokerError:
     again = copy.copy(error)
     again.__cause__ = error.__cause__
     return again
+
+
+def _cut(batch: Batch) -> list[Batch]:
+    """The batch in parts of about `BATCH_BYTES`."""
+    parts = max(1, round(batch.nbytes / BATCH_BYTES))
+    step = -(-batch.num_rows // parts)
+    if parts == 1:
+        return [batch]
+    return [batch.slice(start, step) for start in range(0, batch.num_rows, step)]
 
 
 def _renumbered(batch: Batch, shift: int) -> Batch:

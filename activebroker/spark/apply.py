@@ -145,7 +145,7 @@ class _Partition:
                     supplier, seq = own, 0
                 events = from_table(payload.input, part, "DataFrame", own, seq, 0)
                 seq += part.num_rows
-                yield from self._emit(runner.run([events]))
+                yield from self._emit(runner.run(events))
         yield from self._emit(runner.end_all())
 
     def _emit(self, result: RunResult) -> Iterator[pa.RecordBatch]:

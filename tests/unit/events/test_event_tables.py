@@ -47,7 +47,8 @@ COLUMNS = {"carrier": ["DL", "AA", "UA"], "delay": [2.5, None, -1.0], "number": 
 
 
 def publish(rows: Any, type: EventType = FLIGHT) -> list[Any]:
-    return from_table(type, rows, "flights", "JFK", 10, 99).contents()
+    batches = from_table(type, rows, "flights", "JFK", 10, 99)
+    return [content for batch in batches for content in batch.contents()]
 
 
 def one(annotation: Any) -> EventType:
@@ -88,7 +89,7 @@ def refused_column(values: Any, annotation: Any, arrow: pa.DataType | None = Non
     ],
 )
 def test_every_form_of_rows(rows):
-    batch = from_table(FLIGHT, rows, "flights", "JFK", 10, 99)
+    (batch,) = from_table(FLIGHT, rows, "flights", "JFK", 10, 99)
     assert batch.contents() == FLIGHTS
     assert batch.seqs.tolist() == [10, 11, 12]
     assert batch.times.tolist() == [99, 99, 99]
@@ -113,7 +114,8 @@ def test_no_rows():
 def test_columns_of_the_right_type_are_not_copied():
     numbers = pa.array([1, 2, 3])
     table = pa.table({**COLUMNS, "number": numbers})
-    stored = from_table(FLIGHT, table, "flights", "JFK", 0, 0).columns.column(2)
+    (batch,) = from_table(FLIGHT, table, "flights", "JFK", 0, 0)
+    stored = batch.columns.column(2)
     assert stored.buffers()[1].address == numbers.buffers()[1].address
 
 
@@ -148,7 +150,7 @@ def test_a_list_names_the_row():
 
 def test_a_list_may_hold_instances_of_one_subclass():
     rows = [LongFlight(1, "DL", None, 900), LongFlight(2, "DL", 1.0, 800)]
-    batch = from_table(FLIGHT, rows, "flights", "JFK", 0, 0)
+    (batch,) = from_table(FLIGHT, rows, "flights", "JFK", 0, 0)
     assert batch.type is EventType.of(LongFlight)
     assert batch.contents() == rows
     assert ", row 1: expected LongFlight as in the rows before, got Flight" in refused(
