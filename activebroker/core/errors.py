@@ -57,6 +57,10 @@ class InvalidFilter(ActiveBrokerError, TypeError):
     """What was given to `derive` is not a filter, or breaks a rule for filters."""
 
 
+class FilterWarning(UserWarning):
+    """A filter that can run, but does not seem to do what it is for."""
+
+
 class FilterNotPicklable(InvalidFilter):
     """The filter holds something that cannot be shipped to another process."""
 

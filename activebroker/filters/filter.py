@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import Any, ClassVar, Literal
 
+from activebroker.core.errors import InvalidFilter
 from activebroker.events import Event
 from activebroker.filters.shipping import dumps, loads
 
@@ -92,5 +93,23 @@ class FunctionFilter(FIFOFilter):
         self.function = function
 
     def enqueue(self, event: Event) -> None:
-        if self.function(event.content):
+        if truth(self.function(event.content)):
             super().enqueue(event)
+
+
+def truth(answer: object) -> bool:
+    """`bool`, but not of what is still to be run, which is always true."""
+    if not isinstance(answer, bool):
+        refuse_unrun(answer)
+    return bool(answer)
+
+
+def refuse_unrun(returned: object) -> None:
+    """Raise InvalidFilter for what a call has made, and nobody runs."""
+    if isinstance(returned, Coroutine | Generator | AsyncGenerator):
+        if not isinstance(returned, AsyncGenerator):
+            returned.close()
+        raise InvalidFilter(
+            f"This returned a {type(returned).__name__}, which nobody runs: write a plain def that "
+            "does its work when it is called."
+        )

@@ -10,6 +10,7 @@ import copy
 import hashlib
 import hmac
 import sys
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from activebroker.core.errors import (
 )
 from activebroker.events import ANY, EventType, TypeDescription, describe
 from activebroker.filters.filter import FIFOFilter, FunctionFilter
+from activebroker.filters.fitting import check_class, check_function
 from activebroker.filters.shipping import dumps, loads
 from predicate_extract import Extraction
 
@@ -90,13 +92,20 @@ class FilterSpec:
         args: tuple[Any, ...] = ()
         if isinstance(given, tuple) and given:
             head, args = given[0], given[1:]
+        if isinstance(origin := typing.get_origin(head), type):
+            if issubclass(origin, FIFOFilter):
+                raise InvalidFilter(
+                    f"{head} has type arguments, which mean nothing where the filter runs: derive "
+                    f"{origin.__qualname__} itself."
+                )
+            head = origin
         if isinstance(head, type):
             if not issubclass(head, FIFOFilter):
                 hint = "derive it from activebroker.FIFOFilter"
                 if not callable(getattr(head, "enqueue", None)):
                     hint += " and give it a method enqueue(self, event)"
                 raise InvalidFilter(f"{head.__qualname__} is not a filter class: {hint}.")
-            if head.enqueue is FIFOFilter.enqueue:
+            if head.enqueue is FIFOFilter.enqueue or not callable(head.enqueue):
                 raise InvalidFilter(
                     f"{head.__qualname__} has no enqueue of its own: define enqueue(self, event) "
                     "and forward with super().enqueue(event)."
@@ -109,6 +118,13 @@ class FilterSpec:
             "Expected a FIFOFilter class, (class, args…), an instance of one, or a function of the "
             f"content; got {given!r}."
         )
+
+    def check(self, found: Extraction) -> None:
+        """Raise InvalidFilter where it shows that the filter cannot run, or does nothing."""
+        if self.cls is FunctionFilter:
+            check_function(self.name, self.args[0])
+        else:
+            check_class(self.cls, self.args, self.instance, found)
 
     def modulated(self, values: Mapping[str, Any]) -> FilterSpec:
         """The same filter with other values of some attributes.
@@ -168,9 +184,10 @@ def pack(
 ) -> Envelope:
     """Serialise a filter with what the analysis found in it, and sign it with `key`.
 
-    Raises FilterNotPicklable, with the reason, where the class holds something that cannot leave
-    this process (a lock, a socket, an open file).
+    Raises InvalidFilter for one that cannot run; FilterNotPicklable, with the reason, where the
+    class holds something that cannot leave this process (a lock, a socket, an open file).
     """
+    spec.check(extraction)
     output = spec.output_type(input_type)
     content = (
         *(spec.cls, spec.args, spec.instance, dict(spec.values)),

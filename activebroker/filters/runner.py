@@ -14,7 +14,7 @@ import numpy as np
 
 from activebroker.core.errors import TEXT, EventRefused, InvalidFilter, shortened
 from activebroker.events import Batch, Event, EventType, build_batch, piecewise, sketch
-from activebroker.filters.filter import FIFOFilter, FunctionFilter
+from activebroker.filters.filter import FIFOFilter, FunctionFilter, refuse_unrun, truth
 from activebroker.filters.payload import Envelope, Payload
 
 SHARED = ""  # the stream key of a filter whose one instance sees all suppliers
@@ -129,7 +129,8 @@ class FilterRunner:
         kept = len(forwarded)
         for event in events:
             try:
-                enqueue(event)
+                if (returned := enqueue(event)) is not None:
+                    refuse_unrun(returned)
             except BaseException as error:  # noqa: BLE001 - even SystemExit must not end a broker
                 # The event is lost whole: what it forwarded before it raised goes with it.
                 del forwarded[kept:]
@@ -150,7 +151,7 @@ class FilterRunner:
         wanted: list[bool] = []
         for event in events:
             try:
-                wanted.append(bool(function(event.content)))
+                wanted.append(truth(function(event.content)))
             except BaseException as error:  # noqa: BLE001 - as above
                 wanted.append(False)
                 self._fail(result, error, batch.supplier, event.seq, sketch(event.content))

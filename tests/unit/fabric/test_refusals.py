@@ -271,5 +271,5 @@ def test_what_is_no_address(address: str, key: str | None, monkeypatch: pytest.M
 def test_all_errors_have_one_base() -> None:
     errors = [each for each in vars(ab.errors).values() if isinstance(each, type)]
     for error in (each for each in errors if issubclass(each, Exception)):
-        assert issubclass(error, ActiveBrokerError)
+        assert issubclass(error, ActiveBrokerError | Warning)
         assert error.__doc__

@@ -254,7 +254,7 @@ def test_it_is_refused_and_nothing_of_it_runs(envelope: Envelope, says: str) -> 
 
 
 def test_a_python_version_that_came_over_the_wire_as_a_list_is_understood() -> None:
-    verify(signed(msgspec.structs.replace(packed(AtLeast), python=[*PYTHON_VERSION])), KEY)
+    verify(signed(msgspec.structs.replace(packed((AtLeast, 3)), python=[*PYTHON_VERSION])), KEY)
 
 
 class _Missing:
@@ -274,7 +274,7 @@ def test_what_the_broker_lacks_is_named() -> None:
 
 def test_a_body_that_is_no_payload_is_refused() -> None:
     body = b"not a pickle"
-    envelope = packed(AtLeast)
+    envelope = packed((AtLeast, 3))
     envelope = msgspec.structs.replace(
         envelope, body=body, code_hash=hashlib.sha256(body).hexdigest()
     )
