@@ -76,11 +76,16 @@ class Derivations:
         if stays and (body.to == channel.at or recovers == self._graph.recovers(channel)):
             self._graph.relocate(channel, body.to)
             return None
+        yield from self.move_to(channel, nodes, engine, body)
+        return None
+
+    def move_to(self, channel: Channel, nodes: list[str], engine: str, body: Move) -> Change:
+        """Move a filter to the nodes of a place. Raises MoveFailed, and Unreachable where its
+        suppliers or consumers could not reach them."""
         migration = plan_move(self._graph, self._me, channel, nodes, engine, body)
         self._wiring.check(migration.pairs())
         self._wiring.greet(migration.pairs())
         yield from self._migrate(migration)
-        return None
 
     def offload(self, body: Offload) -> Change:
         """Hand a supplier's fan-out, or a part of it, to a relay. Raises as `move` does."""

@@ -53,6 +53,7 @@ from activebroker.broker.names import (
     place_named,
 )
 from activebroker.broker.peers import GRACE
+from activebroker.broker.placing import Placing
 from activebroker.broker.recoveries import Recoveries
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.status import report
@@ -64,6 +65,7 @@ from activebroker.core.errors import (
     Closed,
     InvalidFilter,
     NameTaken,
+    PayloadRefused,
     UnknownChannel,
     Unreachable,
     suggestion,
@@ -119,10 +121,11 @@ class Directory:
             now,
             self._end_unheld,
         )
+        recovery = Recovery(me.name, self._wiring, expel)
         self._recoveries = Recoveries(
             self._wiring,
             self._checkpoints,
-            Recovery(me.name, self._wiring, expel),
+            recovery,
             budget,
             lambda name, after: set_timer(f"recover {name}", after),
             now,
@@ -130,6 +133,9 @@ class Directory:
         self._endings = Endings(self._wiring, self._changes, self._checkpoints, self._recoveries)
         self._derivations = Derivations(
             me.name, self._wiring, self._changes, self._checkpoints, self._endings
+        )
+        self._placing = Placing(
+            self._wiring, self._derivations, self._endings, recovery, self._recoveries.waits
         )
 
     def request(self, body: CallBody, done: Done) -> None:
@@ -420,7 +426,7 @@ class Directory:
             raise
         channel.outlets[outlet.id] = outlet
         try:
-            yield from self._wiring.connect(channel)
+            yield from self._placing.connect(channel)
         except ActiveBrokerError:
             yield from self._endings.remove_supplier(channel, body.supplier)
             raise
@@ -436,7 +442,7 @@ class Directory:
         channel = channel_named(self.graph, body.channel)
         channel.ports[body.port] = Port(body.port, body.node)
         try:
-            yield from self._wiring.connect(channel)
+            yield from self._placing.connect(channel)
         except ActiveBrokerError:
             yield from self._wiring.remove_port(channel, body.port)
             raise
@@ -479,10 +485,12 @@ class Directory:
         try:
             if body.at != SUPPLIER:
                 yield from self._wiring.deploy(child, nodes, engine)
-            yield from self._wiring.connect(parent)
+            yield from self._placing.connect(parent)
+            if child.closed:
+                raise PayloadRefused(child.instead)
         except ActiveBrokerError:
             yield from self._wiring.remove_stages(child)
-            del self.graph.channels[name]
+            self.graph.channels.pop(name, None)
             yield from self._wiring.feed_relays(parent)
             raise
         return self._info(child)

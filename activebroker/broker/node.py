@@ -424,7 +424,7 @@ class Node:
             return
         if error is not None:
             self.exchange.remove_stage(stage_id)
-            done(None, PayloadRefused(error))
+            done(None, PayloadRefused(f"{self.name!r} cannot run it: {error}"))
         else:
             if (stage := self.exchange.stages.get(stage_id)) is not None:  # not given up meanwhile
                 self.exchange.start_stage(stage)

@@ -41,7 +41,7 @@ class Taker:
     of its flow has come there: what follows that is free.
     """
 
-    predicate: Predicate
+    predicate: Predicate | None
     keeps: bool
     certain: bool = True
     tracks: bool = False

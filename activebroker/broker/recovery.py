@@ -148,6 +148,10 @@ class Recovery:
                 graph.displace(channel, stage.id)
                 yield from self._wiring.tidy([(node, Undeploy(stage.id, discard=True))])
                 return None  # its supplier was lost meanwhile
+            for child in graph.children(channel.name):
+                for each in child.stages.values():
+                    if child.at == SUPPLIER and each.node != node:  # which could not run this one
+                        graph.relocate(child, each.node)
             yield from self._connect(channel, stage, feeds, received)
             return node
         return None

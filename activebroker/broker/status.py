@@ -101,6 +101,7 @@ def _channel(channel: Channel, graph: Graph, now: float) -> dict[str, Any]:
         "type": channel.type.name,
         "parent": channel.parent,
         "at": channel.at,
+        "instead": channel.instead,
         "filter": None if envelope is None else envelope.name,
         "predicate": channel.predicate,
         "exact": None if envelope is None else envelope.exact,

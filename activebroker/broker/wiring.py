@@ -21,7 +21,6 @@ from activebroker.broker.messages import (
 )
 from activebroker.core.errors import ActiveBrokerError, Unreachable
 from activebroker.routing import Channel, Flow, Graph, Member, Positions, Stage, later
-from activebroker.routing.parts import SUPPLIER
 
 
 class Wiring:
@@ -83,14 +82,7 @@ class Wiring:
     # --- flows --------------------------------------------------------------------------------
 
     def connect(self, channel: Channel) -> Change:
-        """Give every port of a channel, and of what is derived from it at the supplier, a flow
-        from every outlet."""
-        for child in self.graph.children(channel.name):
-            if child.at == SUPPLIER and not child.closed:
-                nodes = self.graph.unserved(channel, child)
-                placed = {stage.node for stage in child.stages.values()}
-                yield from self.deploy(child, [n for n in nodes if n not in placed], "python")
-                yield from self.connect(child)
+        """Give every port of a channel a flow from every outlet."""
         missing = list(self.graph.missing(channel))
         self.check((outlet.node, port.node) for outlet, port in missing)
         flows = [self.graph.connect(channel, outlet, port) for outlet, port in missing]

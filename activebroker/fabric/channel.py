@@ -122,7 +122,8 @@ class Channel(Bound):
         the fabric. With `keep` it lives until it is closed.
 
         Raises InvalidFilter, FilterNotPicklable, UnknownField, EventTypeError, UnknownPlace,
-        NameTaken, PayloadRefused, Closed.
+        NameTaken, Closed, and PayloadRefused where the place cannot run it. At "supplier" it runs
+        elsewhere then: at this process, or at the next place that can.
         """
         fabric = self._fabric
         seconds = None if keep else fabric.lease if lease is None else lease

@@ -1,7 +1,8 @@
 """A filter as it travels: a signed envelope around a cloudpickle.
 
 The envelope can be read, shown and checked without running any code. `unpack` refuses a bad
-signature, another protocol or another Python version *before* anything is unpickled.
+signature, another protocol or another Python version *before* anything is unpickled. `load` makes
+do with the predicate where that is exact and the code cannot run.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from activebroker.core.errors import (
     PayloadRefused,
     suggestion,
 )
-from activebroker.events import ANY, EventType, TypeDescription, describe
+from activebroker.events import ANY, EventType, TypeDescription, TypeRegistry, describe
 from activebroker.filters.filter import FIFOFilter, FunctionFilter
 from activebroker.filters.fitting import check_class, check_function
 from activebroker.filters.shipping import dumps, loads
-from predicate_extract import Extraction
+from predicate_extract import Extraction, Predicate, PredicateFormatError
 
 PAYLOAD_VERSION = 2
 PYTHON_VERSION = (sys.version_info.major, sys.version_info.minor)
@@ -57,13 +58,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 class Payload:
     """An unpacked envelope: how to make instances, and the event types on both sides.
 
-    `values` are those that `modulate` sets.
+    `values` are those that `modulate` sets. `stateless`: it is the predicate that decides, in place
+    of the filter.
     """
 
     make: Callable[[], FIFOFilter]
     input: EventType
     output: EventType
     values: Mapping[str, Any] = field(default_factory=dict)
+    stateless: bool = False
 
     def modulate(self, instance: FIFOFilter) -> None:
         """Give an instance its parameters: copies, so that instances share nothing."""
@@ -219,7 +222,7 @@ def pack(
 
 
 def verify(envelope: Envelope, key: bytes) -> None:
-    """Raise PayloadRefused unless the envelope is whole, of our versions and signed with `key`."""
+    """Raise PayloadRefused unless the envelope is whole, of our version and signed with `key`."""
     if not hmac.compare_digest(envelope.signature, _sign(envelope, key)):
         raise PayloadRefused(
             f"Filter {envelope.name}: the signature is not of this fabric's key. Connect with the "
@@ -227,27 +230,55 @@ def verify(envelope: Envelope, key: bytes) -> None:
         )
     if envelope.version != PAYLOAD_VERSION:
         raise PayloadRefused(
-            f"Filter {envelope.name} has payload version {envelope.version}; this broker reads "
+            f"Filter {envelope.name} has payload version {envelope.version}; this process reads "
             f"{PAYLOAD_VERSION}. Use the same activebroker release on both sides."
-        )
-    if tuple(envelope.python) != PYTHON_VERSION:
-        raise PayloadRefused(
-            f"Filter {envelope.name} was packed by Python {_dotted(envelope.python)}; this broker "
-            f"runs {_dotted(PYTHON_VERSION)}. Use the same minor version on both sides."
         )
     if hashlib.sha256(envelope.body).hexdigest() != envelope.code_hash:
         raise PayloadRefused(f"Filter {envelope.name}: the code hash does not fit the code.")
 
 
+def load(envelope: Envelope, key: bytes, registry: TypeRegistry) -> Payload:
+    """Verify an envelope and make the best of it here.
+
+    That is the filter; or its predicate, where that decides alone and the filter's code cannot
+    run: no Python of it is needed then. Raises PayloadRefused.
+    """
+    try:
+        payload = unpack(envelope, key)
+    except PayloadRefused:
+        verify(envelope, key)
+        if not envelope.exact:
+            raise
+        try:
+            predicate = Predicate.from_json(envelope.predicate)
+        except PredicateFormatError as error:
+            raise PayloadRefused(f"Filter {envelope.name} cannot be loaded here: {error}") from None
+        type_ = registry.resolve(envelope.output)  # an exact filter forwards what it gets
+
+        def holds(content: object) -> bool:
+            return predicate.holds(lambda field: field.read(content))
+
+        return Payload(lambda: FunctionFilter(holds), type_, type_, stateless=True)
+    # Before the first event comes: the filter meets instances of its own classes.
+    registry.register(payload.input)
+    registry.register(payload.output)
+    return payload
+
+
 def unpack(envelope: Envelope, key: bytes) -> Payload:
     """Verify, then unpickle. Raises PayloadRefused in both steps."""
     verify(envelope, key)
+    if tuple(envelope.python) != PYTHON_VERSION:
+        raise PayloadRefused(
+            f"Filter {envelope.name} was packed by Python {_dotted(envelope.python)}; this process "
+            f"runs {_dotted(PYTHON_VERSION)}. Use the same minor version on both sides."
+        )
     try:
         cls, args, instance, values, input_cls, output_cls = loads(envelope.body)
     except Exception as error:
         raise PayloadRefused(
             f"Filter {envelope.name} cannot be loaded here: {type(error).__name__}: {error}. "
-            "Install what it imports on the broker."
+            "Install what it imports there."
         ) from error
 
     def make() -> FIFOFilter:

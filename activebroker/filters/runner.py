@@ -191,10 +191,14 @@ class FilterRunner:
 
     def snapshot(self) -> dict[str, bytes]:
         """The state of every instance, by supplier."""
+        if self._payload.stateless:
+            return {}
         return {key: instance.snapshot() for key, instance in self._instances.items()}
 
     def restore(self, states: dict[str, bytes]) -> None:
         """Make an instance for every state; `on_start` ran at the old place and is not run."""
+        if self._payload.stateless:
+            return
         for key, state in states.items():
             instance = self._payload.make()
             instance.restore(state)
@@ -206,6 +210,8 @@ class FilterRunner:
         Raises whatever setting them raises, mostly before any instance has one.
         """
         payload.make()
+        if payload.stateless or self._payload.stateless:
+            self._instances.clear()  # each predicate has instances of its own
         for instance in self._instances.values():
             payload.modulate(instance)
         self._payload, self._only_looks = payload, envelope.only_looks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from activebroker.events import ANY, Batch, Reading, dump
-from predicate_extract import FALSE, TRUE, Predicate
+from predicate_extract import FALSE, TRUE, Predicate, PredicateFormatError
 from predicate_extract.backends.columns import mask
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -84,18 +87,25 @@ def split(
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str | None) -> Predicate:
-    """The predicate of its JSON text; None wants everything."""
-    return TRUE if text is None else Predicate.from_json(text)
+def parse(text: str | None) -> Predicate | None:
+    """The predicate of its JSON text, where None wants everything. None: this release cannot read
+    it, so that anything may be wanted."""
+    if text is None:
+        return TRUE
+    try:
+        return Predicate.from_json(text)
+    except PredicateFormatError as error:
+        log.warning("all events go to a filter whose predicate cannot be read here: %s", error)
+        return None
 
 
 def union(texts: Iterable[str | None]) -> str | None:
     """The JSON text of what any of these predicates wants; None wants everything."""
     wanted: Predicate = FALSE
     for text in texts:
-        if text is None:
+        if text is None or (predicate := parse(text)) is None:
             return None
-        wanted = wanted | Predicate.from_json(text)
+        wanted = wanted | predicate
     return wanted.to_json()
 
 
@@ -104,20 +114,22 @@ class Selection:
 
     def __init__(self, parcel: Parcel) -> None:
         self._parcel = parcel
-        self._found: dict[Predicate, Parcel | None] = {TRUE: parcel}
+        self._found: dict[Predicate | None, Parcel | None] = {TRUE: parcel}
         self._read: Reading | None = None
 
-    def of(self, predicate: Predicate) -> Parcel | None:
+    def of(self, predicate: Predicate | None) -> Parcel | None:
         """None for nothing, the parcel itself for everything.
 
         Rows on which the predicate raises are kept: the filter raises there too, visibly. So are
-        untyped contents that this process cannot read.
+        untyped contents that this process cannot read, and all where it cannot read the predicate.
         """
         if predicate not in self._found:
             self._found[predicate] = self._select(predicate)
         return self._found[predicate]
 
-    def _select(self, predicate: Predicate) -> Parcel | None:
+    def _select(self, predicate: Predicate | None) -> Parcel | None:
+        if predicate is None:
+            return doubted(self._parcel)
         parcel, batch = self._parcel, self._parcel.batch
         if batch.type is ANY:
             if self._read is None:
@@ -139,6 +151,6 @@ class Selection:
         return Parcel(batch.filter(keep), certain, parcel.upto, None, parcel.rows[keep])
 
 
-def select(parcel: Parcel, predicate: Predicate) -> Parcel | None:
+def select(parcel: Parcel, predicate: Predicate | None) -> Parcel | None:
     """What one predicate keeps of a parcel; see `Selection`."""
     return Selection(parcel).of(predicate)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from predicate_extract import Predicate
+from activebroker.matching import parse
 
 Rates = dict[str, float]  # the counter's name → how much it grows in a second
 
@@ -29,7 +29,8 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """`parent`, `at`, `filter`, `predicate` (reads like SQL) and `exact` say how it is derived.
+    """`parent`, `at`, `filter`, `predicate` (reads like SQL) and `exact` say how it is derived;
+    `instead` why its filter is not at its suppliers, if one of them could not run it.
 
     `owner` is the process that derived it, empty if that is gone; `runs_out_in`: seconds after
     which it ends if nobody takes it; `ended`: why it did, if no user closed it.
@@ -39,6 +40,7 @@ class Channel(msgspec.Struct, frozen=True):
     type: str
     parent: str | None
     at: str
+    instead: str
     filter: str | None
     predicate: str | None
     exact: bool | None
@@ -203,7 +205,7 @@ def _node(member: dict[str, Any], counters: dict[str, Any]) -> Node:
 
 def _channel(row: dict[str, Any]) -> Channel:
     wire = row["predicate"]
-    predicate = None if wire is None else str(Predicate.from_json(wire))
+    predicate = None if wire is None else str(parse(wire) or "of another release")
     return msgspec.convert({**row, "predicate": predicate}, Channel)
 
 

@@ -27,6 +27,8 @@ RIGHT = ">"  # in front of the heading of a column of numbers
 def tables(report: Report) -> RenderableType:
     """Brokers and channels always; derivations, moves and flows where there are any."""
     parts = [_nodes(report.nodes), _channels(report.channels)]
+    if instead := [channel for channel in report.channels if channel.instead]:
+        parts.append(_instead(instead))
     if report.derivations:
         parts.append(_derivations(report.derivations))
     if report.moves:
@@ -84,6 +86,14 @@ def _channels(channels: list[Channel]) -> Table:
             )
             for channel in channels
         ),
+    )
+
+
+def _instead(channels: list[Channel]) -> Table:
+    return _table(
+        "Filters that a supplier could not run",
+        ("channel", "place", "why"),
+        ((channel.name, channel.at, channel.instead) for channel in channels),
     )
 
 

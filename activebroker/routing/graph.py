@@ -179,7 +179,7 @@ class Graph:
     def relocate(self, channel: Channel, at: str) -> None:
         """Change what the channel's place is called, and with it what its stages' ports want."""
         assert channel.parent is not None
-        channel.at = at
+        channel.at, channel.instead = at, ""
         for stage_id in channel.stages:
             port = self.channels[channel.parent].ports[stage_id]
             port.runs = channel.name if at == SUPPLIER else None
@@ -207,6 +207,13 @@ class Graph:
                 here = own.node == port.node
                 if (_stream(own), port.takers) not in linked and (here or port.runs is None):
                     yield self.serving(channel, own, port), port
+
+    def through(self, channel: Channel) -> list[tuple[str, str]]:
+        """The nodes of the flows that are missing into and out of a derived channel's filter."""
+        assert channel.parent is not None
+        parent = self.channels[channel.parent]
+        into = [pair for pair in self.missing(parent) if pair[1].makes == channel.name]
+        return [(outlet.node, port.node) for outlet, port in [*into, *self.missing(channel)]]
 
     def unserved(self, channel: Channel, child: Channel) -> list[str]:
         """The nodes where streams of a channel begin that feed no stage of `child` yet."""

@@ -127,7 +127,8 @@ class Channel:
     `owned`: the process that derived it, `owner`, is there still. If not, and nobody takes it for
     `lease` seconds (None: for ever), it ends, at `runs_out`. `ended` tells why it has.
 
-    `next` is what the filter changes to, while it does.
+    `next` is what the filter changes to, while it does. `instead`: why it is not at its suppliers,
+    where it was to be; empty where nothing kept it from there.
 
     `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
     very beginning. None and not `fresh`: it could not. `returning`: it is at its suppliers again,
@@ -154,6 +155,7 @@ class Channel:
     lease: float | None = None
     runs_out: float | None = None
     ended: str = ""
+    instead: str = ""
 
     def stage_spec(
         self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None

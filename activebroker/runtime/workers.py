@@ -20,7 +20,7 @@ from activebroker.broker.effects import (
 )
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, TypeRegistry
-from activebroker.filters import Envelope, Failure, FilterRunner, Payload, Runner, RunResult, unpack
+from activebroker.filters import Envelope, Failure, FilterRunner, Payload, Runner, RunResult, load
 from activebroker.routing import StageSpec
 from activebroker.runtime.pool import POOL
 
@@ -59,7 +59,7 @@ class Workers:
 
     def load(self, spec: StageSpec) -> None:
         """Verify and unpack a payload, away from the node's thread: importing can take long."""
-        worker = self._stages[spec.id] = _Worker(spec, self._post, self._key)
+        worker = self._stages[spec.id] = _Worker(spec, self._post, self._unpack)
         worker.strand.do(lambda: self._load(spec, worker))
 
     def do(self, work: Work) -> None:
@@ -76,16 +76,16 @@ class Workers:
             self.unload(stage)
         self._reserve.end()
 
+    def _unpack(self, envelope: Envelope) -> Payload:
+        return load(envelope, self._key, self._registry)
+
     def _load(self, spec: StageSpec, worker: _Worker) -> None:
         assert spec.envelope is not None
         try:
             make = self._engines.get(spec.engine)
             if make is None:
                 raise ActiveBrokerError(f"This node cannot run filters on {spec.engine!r}.")
-            payload = unpack(spec.envelope, self._key)
-            # Before the first event comes: the filter meets instances of its own classes.
-            self._registry.register(payload.input)
-            self._registry.register(payload.output)
+            payload = self._unpack(spec.envelope)
             worker.runner = make(payload, spec.envelope, spec.channel)
         except BaseException as error:  # noqa: BLE001 - a payload can raise anything
             self._post(StageLoaded(spec.id, f"{type(error).__name__}: {error}"))
@@ -96,11 +96,11 @@ class Workers:
 class _Worker:
     """One stage's filter and strand. `cpu_seconds`: of the filter, that were not told yet."""
 
-    def __init__(self, spec: StageSpec, post: Post, key: bytes) -> None:
+    def __init__(self, spec: StageSpec, post: Post, unpack: Callable[[Envelope], Payload]) -> None:
         self.strand = POOL.strand()
         self.runner: Runner | None = None
         self.cpu_seconds = 0.0
-        self._key = key
+        self._unpack = unpack
         self._spec = spec
         self._post = post
 
@@ -133,7 +133,7 @@ class _Worker:
     def _change(self, runner: Runner, envelope: Envelope) -> None:
         taken: dict[str, bytes] = {}
         try:
-            runner.modulate(unpack(envelope, self._key), envelope)
+            runner.modulate(self._unpack(envelope), envelope)
         except BaseException as error:  # noqa: BLE001 - a payload can raise anything
             self._post(StageChanged(self._spec.id, {}, f"{type(error).__name__}: {error}"))
             return

@@ -307,7 +307,8 @@ class Host:
         self._work(effect.stage.id, lambda: self._load(effect.stage))
 
     def _load(self, spec: StageSpec) -> fx.Input:
-        if spec.channel in self.world.unloadable or self.name == self.world.refusing:
+        unloadable = not self.world.unloadable.isdisjoint({spec.channel, (spec.channel, self.name)})
+        if unloadable or self.name in self.world.refusing:
             return fx.StageLoaded(spec.id, "ModuleNotFoundError: planted")
         assert spec.envelope is not None
         envelope = spec.envelope

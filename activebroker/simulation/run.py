@@ -72,7 +72,7 @@ def _play(world: World, scenario: Scenario) -> None:
     if options.blob >= HEAVY:
         world.inspect = lambda host: checkers.bounds(host, 4 * options.blob + 4096)
     if options.refusing:
-        world.refusing = BROKER_NAMES[options.brokers - 1]
+        world.refusing.add(BROKER_NAMES[options.brokers - 1])
     for step in scenario.steps:
         world.soon(step.at, partial(users.do, step))
     world.plan(scenario.faults)

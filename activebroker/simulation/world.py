@@ -57,8 +57,9 @@ class World:
         self.counts: Counter[str] = Counter()
         self.kinds = Kinds()
         self.deaths: dict[str, None] = {}  # names of hosts of which a process has died
-        self.unloadable: set[str] = set()  # channels whose filters no host can load
-        self.refusing: str | None = None  # the host that can load no filter
+        # Channels whose filters no host can load, or (channel, host) where only that cannot.
+        self.unloadable: set[str | tuple[str, str]] = set()
+        self.refusing: set[str] = set()  # hosts that can load no filter
         self.under_way = 0  # what is scheduled, timers left out
         self.last_timer = 0
         self.options = options

@@ -212,9 +212,9 @@ def _extend(result: RunResult, more: RunResult) -> None:
 def _column(envelope: Envelope, input: EventType) -> Column | None:
     from pyspark.sql import functions
 
-    if input is ANY:
+    if input is ANY or (predicate := parse(envelope.predicate)) is None:
         return None
-    column, _ = to_column(parse(envelope.predicate), input.schema, functions)
+    column, _ = to_column(predicate, input.schema, functions)
     return column
 
 

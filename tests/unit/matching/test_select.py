@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from activebroker.events import ANY, Batch, EventType, encode
-from activebroker.matching import Parcel, parse, select
+from activebroker.matching import Parcel, parse, select, union
 from predicate_extract import TRUE, extract
 
 
@@ -35,6 +36,15 @@ def test_everything_is_the_parcel_itself() -> None:
     parcel = trades(1.0)
     assert select(parcel, TRUE) is parcel
     assert select(parcel, parse(None)) is parcel
+
+
+@pytest.mark.parametrize("text", ['{"version":99,"predicate":["always",false]}', "{}", "nonsense"])
+def test_where_the_predicate_cannot_be_read_the_filter_has_to_see_everything(text: str) -> None:
+    parcel = trades(1.0, 200.0)
+    selected = select(parcel, parse(text))
+    assert selected is not None and not selected.certain
+    assert selected.batch is parcel.batch
+    assert union([DEAR.to_json(), text]) is None
 
 
 def test_only_what_matches_is_kept() -> None:

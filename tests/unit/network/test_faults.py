@@ -119,21 +119,6 @@ def test_a_filter_that_cannot_be_loaded_leaves_no_trace(scene: Scene) -> None:
     scene.finish()
 
 
-def test_a_supplier_where_a_filter_cannot_be_loaded_is_refused(scene: Scene) -> None:
-    scene.supplier("east", "A")
-    derived = scene.derive(Count, "supplier")
-    scene.net.unloadable.add(derived)
-    with pytest.raises(PayloadRefused):
-        scene.supplier("west", "B")
-    scene.net.unloadable.clear()
-    source = scene.supplier("west", "B")
-    sink = scene.subscribe("hub", derived)
-    source.publish(0, 1)
-    scene.settle()
-    assert sink.traces == ["0/1", "1/2"]
-    scene.finish()
-
-
 def test_a_move_to_where_the_filter_cannot_be_loaded_is_rolled_back(scene: Scene) -> None:
     source = scene.supplier("east", "A")
     derived = scene.derive(Count, "atlanta")

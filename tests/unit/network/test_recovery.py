@@ -76,7 +76,7 @@ def test_what_a_filter_makes_goes_on(filter: type[ab.FIFOFilter], milliseconds: 
 def test_a_filter_goes_on_as_often_as_its_place_is_lost(scene: Scene) -> None:
     source = scene.supplier("east", "A")
     derived = scene.derive(Count, "atlanta", host="hub")
-    scene.net.refusing = "hub"
+    scene.net.refusing.add("hub")
     sinks = [scene.subscribe(host, derived) for host in ("west", "hub")]
     for place, next_place in (("atlanta", "dallas"), ("dallas", "west")):
         source.publish(0, 1)

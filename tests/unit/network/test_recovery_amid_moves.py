@@ -113,7 +113,7 @@ def test_a_filter_that_has_come_to_its_suppliers_is_lost_with_them() -> None:
 
 def test_a_move_from_the_suppliers_that_is_rolled_back_leaves_nothing_kept() -> None:
     moving = Moving(0, "supplier")
-    moving.scene.net.refusing = "dallas"
+    moving.scene.net.refusing.add("dallas")
     with pytest.raises(ActiveBrokerError, match="stays where it was"):
         moving.scene.move(moving.derived, "dallas")
     moving.publish(2, 3, 0, 1)
@@ -235,7 +235,7 @@ def test_a_filter_has_come_to_its_suppliers_though_it_was_to_move_on() -> None:
     """What it made before is safe while it waits for a move that is then rolled back."""
     moving = Moving(0, "atlanta")
     scene = moving.scene
-    scene.net.refusing = "dallas"
+    scene.net.refusing.add("dallas")
     first, second = (scene.begin_move(moving.derived, to) for to in ("supplier", "dallas"))
     scene.net.run_until(lambda: second.done)
     assert first.error is None and "stays where it was" in str(second.error)
