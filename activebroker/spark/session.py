@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from activebroker.core.errors import MissingExtra
+from activebroker.core.errors import MissingExtra, with_extra
 from activebroker.spark.java import java_home
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ def _require_pyspark() -> None:
     try:
         import pyspark  # noqa: F401
     except ImportError:
-        raise MissingExtra(
-            "Spark is not installed here: uv add 'activebroker[spark]' (or pip install)."
-        ) from None
+        raise MissingExtra(f"Spark is not installed here. {with_extra('spark')}") from None
 
 
 class _Own:

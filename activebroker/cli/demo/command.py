@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from activebroker.core.errors import MissingExtra
+from activebroker.core.errors import MissingExtra, with_extra
 
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 
@@ -31,7 +31,7 @@ def demo(
         from activebroker.cli.demo.show import show
     except ImportError as error:
         raise MissingExtra(
-            f"The demo needs more than the core ({error}): uv add 'activebroker[demo]'."
+            f"The demo needs more than the core ({error}). {with_extra('demo')}"
         ) from error
 
     try:

