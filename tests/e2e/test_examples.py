@@ -1,6 +1,8 @@
 """Every file of examples/ runs, embedded and on Ray, and does what it says."""
 
+import asyncio
 import importlib.util
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +10,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect
 
 import activebroker as ab
+from activebroker import aio
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -90,6 +94,49 @@ def test_a_device_joins_brokers_on_ray(ray_fabric: Any) -> None:
     assert load("device").run(ray_fabric.address, ray_fabric.key) == HOT
 
 
+def test_a_gateway_serves_its_clients() -> None:
+    got = asyncio.run(load("websocket_gateway").main())
+    assert got == {"IBM": [80.0 + step for step in range(10)], "KO": [60.0 + s for s in range(10)]}
+
+
+def test_a_gateway_s_clients_may_be_slow_or_go() -> None:
+    module = load("websocket_gateway")
+
+    async def main() -> None:
+        async with aio.open(ab.Fabric) as fabric:
+            quotes = await fabric.channel("quotes", module.Quote)
+            server = await module.gateway(quotes)
+            host, port = server.sockets[0].getsockname()
+            one = {"name": "IBM", "price": 1.0}
+            large = module.Quote("X" * 8_000, 2.0)  # more than sockets hold
+            async with server, quotes.supplier("NYSE") as nyse:
+                gone = await connect(f"ws://{host}:{port}/IBM")
+                slow = await connect(
+                    f"ws://{host}:{port}/{large.name}", max_queue=1, compression=None
+                )
+                quick = await connect(f"ws://{host}:{port}/IBM")
+                for client in (gone, slow, quick):
+                    assert "ready" in json.loads(await client.recv())
+                await nyse.publish(module.Quote("IBM", 1.0))
+                assert json.loads(await gone.recv()) == json.loads(await quick.recv()) == one
+                await gone.close()
+                # The slow one takes nothing, and holds up nobody.
+                for number in range(3000):
+                    await nyse.publish(large)
+                    if number % 100 == 0:
+                        await nyse.publish(module.Quote("IBM", 1.0))
+                        assert json.loads(await quick.recv()) == one
+                await quotes.close()
+                came = [json.loads(message) async for message in slow]
+                assert sum("price" in each for each in came) < 3000
+                assert sum(each.get("missed", 1) for each in came) == 3000
+                await quick.wait_closed()
+                while [each for each in (await fabric.status())["channels"] if not each["closed"]]:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
 def test_none_is_forgotten() -> None:
-    tested = {check.__name__ for check in CHECKS} | {"device"}
+    tested = {check.__name__ for check in CHECKS} | {"device", "websocket_gateway"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
