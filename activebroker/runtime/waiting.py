@@ -43,14 +43,17 @@ class Condition(threading.Condition):
                 future = loop.create_future()
                 self._coroutines[future] = waker
             try:
-                async with asyncio.timeout_at(end):
+                if end is None:
                     await future
-            except TimeoutError:
-                with self:
-                    return predicate()
-            finally:
+                else:
+                    async with asyncio.timeout_at(end):
+                        await future
+            except BaseException as given_up:
                 with self:
                     self._coroutines.pop(future, None)
+                    if isinstance(given_up, TimeoutError):
+                        return predicate()
+                raise
 
 
 class _Waker:
