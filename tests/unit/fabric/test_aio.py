@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -14,6 +15,7 @@ from trading_for_tests import PATIENCE, Count, Dear, Trade, eventually, prices, 
 import activebroker as ab
 from activebroker import Event, aio
 from activebroker import fabric as blocking
+from activebroker.aio.calls import CALLS
 from activebroker.core.errors import (
     Closed,
     DeadlineExceeded,
@@ -194,13 +196,13 @@ def test_calls_that_wait_are_bounded_and_closing_needs_none_of_them(
         go_on = threading.Event()
         monkeypatch.setattr(fabric.sync, "status", lambda **options: go_on.wait(PATIENCE))
         calls = [asyncio.create_task(fabric.status()) for _ in range(99)]
-        while threading.active_count() - before < aio.CALLS:
+        while threading.active_count() - before < CALLS:
             await asyncio.sleep(0.001)
         await events.close()
         for call in calls[:50]:
             call.cancel()
         await asyncio.sleep(0.02)
-        assert threading.active_count() - before == aio.CALLS  # threads cannot be cancelled
+        assert threading.active_count() - before == CALLS  # threads cannot be cancelled
         go_on.set()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert results[50:] == [True] * 49
@@ -337,6 +339,35 @@ def test_a_fabric_whose_opening_was_cancelled_is_closed() -> None:
     eventually(lambda: bool(made) and made[0]._closed, "it is still open")
 
 
+def test_what_is_under_way_when_the_loop_ends_troubles_nobody(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def status() -> str:
+        entered.set()
+        assert go_on.wait(PATIENCE)
+        return "late"
+
+    async def main() -> ab.Fabric:
+        fabric = await aio.open(ab.Fabric)
+        monkeypatch.setattr(fabric.sync, "status", status)
+        asked = asyncio.create_task(fabric.status())
+        await asyncio.sleep(0)
+        assert entered.wait(PATIENCE)
+        assert not asked.done()
+        return fabric.sync
+
+    fabric = asyncio.run(main())
+    go_on.set()
+    eventually(
+        lambda: all(each.name != "activebroker call" for each in threading.enumerate()),
+        "the call has not ended",
+    )
+    assert not caplog.records
+    fabric.close()
+
+
 def test_cancelling_a_block_closes_what_it_had_opened() -> None:
     async def main() -> None:
         opened: list[aio.Subscription] = []
@@ -468,3 +499,7 @@ def test_async_for_works_on_an_ordinary_subscription_too(fabric: ab.Fabric) -> N
         assert prices([next(iter(events))]) == [1]
         channel.close()
         assert asyncio.run(take()) == [2, 3]
+
+
+def test_the_example_in_its_text() -> None:
+    assert doctest.testmod(aio) == doctest.TestResults(failed=0, attempted=4)

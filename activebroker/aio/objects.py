@@ -1,47 +1,21 @@
-"""The user's objects for asyncio: whatever waits is awaited.
-
->>> import asyncio
->>> from activebroker import Fabric, aio
->>> async def main():
-...     async with aio.open(Fabric) as fabric:
-...         numbers = await fabric.channel("numbers", object)
-...         large = await numbers.derive(lambda number: number > 1)
-...         async with large.subscribe() as events, numbers.supplier() as source:
-...             for number in range(4):
-...                 await source.publish(number)
-...             await numbers.close()
-...             return [event.content async for event in events]
->>> asyncio.run(main())
-[2, 3]
-
-Each object stands for one of `activebroker`, its attribute `sync`, and has its methods. Those that
-open something, as `subscribe`, can be awaited or entered with `async with`, which closes in the
-end. An object belongs to the event loop in which it was made.
-
-Taking and publishing events needs no thread. Every other call runs in a thread of its own, so that
-neither the event loop nor its executor is held up, at most `CALLS` of a fabric at a time. All can
-be cancelled: no event is lost by it; what was opened, or derived, meanwhile is closed again; other
-requests, as a move, are still carried out.
-"""
+"""The objects of asyncio."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import inspect
 import logging
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Any, ParamSpec, TypeVar
 
 import activebroker.fabric as blocking
+from activebroker.aio.calls import Calls
+from activebroker.aio.wrapping import ClosingWrapper, Opening, Wrapper, awaited, making, opening
 from activebroker.core.errors import DeadlineExceeded
 from activebroker.events import Event, EventType
 from activebroker.fabric.callbacks import check_callback
-from activebroker.fabric.closing import CLOSING, Closing
+from activebroker.fabric.closing import CLOSING
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.subscription import Batches
 from activebroker.fabric.supplier import PATIENCE
@@ -49,158 +23,10 @@ from activebroker.runtime import Gap, WhenSlow
 from predicate_extract import Extraction
 
 log = logging.getLogger(__name__)
-CALLS = 32  # of a fabric, that wait at a time
 TURN = 64  # events published before others of the event loop have their turn
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
-W = TypeVar("W")
-C = TypeVar("C", bound=Closing)
-
-
-class Calls:
-    """Runs what waits in threads of its own, a bounded number of them."""
-
-    def __init__(self) -> None:
-        self._free = asyncio.Semaphore(CALLS)
-
-    async def run(self, work: Callable[[], R], undo: Callable[[R], object] | None = None) -> R:
-        """What `work` returns or raises. `undo` is done to what nobody takes any more."""
-        await self._free.acquire()
-        future = _start(work)
-        loop = asyncio.get_running_loop()
-        future.add_done_callback(lambda _: _tell(loop, self._free.release))
-        try:
-            return await asyncio.shield(asyncio.wrap_future(future))
-        except asyncio.CancelledError:
-            if undo is not None:
-                future.add_done_callback(functools.partial(_undo, undo))
-            raise
-
-
-async def close(work: Callable[[], None]) -> None:
-    """Run what closes something, to its end, in a thread that is always there for it."""
-    await asyncio.shield(asyncio.wrap_future(_start(work)))
-
-
-def _start(work: Callable[[], R]) -> Future[R]:
-    future: Future[R] = Future()
-    context = contextvars.copy_context()
-
-    def run() -> None:
-        try:
-            future.set_result(context.run(work))
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="activebroker call", daemon=True).start()
-    return future
-
-
-def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(what)
-    except RuntimeError:
-        if not loop.is_closed():
-            raise
-
-
-def _undo(undo: Callable[[R], object], done: Future[R]) -> None:
-    if done.exception() is None:
-        _start(lambda: undo(done.result()))
-
-
-# --- what the objects have in common ----------------------------------------------------------
-
-
-class Wrapper(Generic[S]):
-    """Stands for the object `sync`, whose methods block."""
-
-    def __init__(self, sync: S, calls: Calls) -> None:
-        self.sync = sync
-        self._calls = calls
-
-    def __repr__(self) -> str:
-        return f"<async {str(self.sync).removeprefix('<')}"
-
-
-class ClosingWrapper(Wrapper[C]):
-    """Closes itself at the end of an `async with` block, as `sync` does after `with`."""
-
-    async def close(self) -> None:
-        await close(self.sync.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await close(lambda: self.sync.__exit__(kind, error, trace))
-
-
-A = TypeVar("A", bound=ClosingWrapper[Any])
-
-
-class Opening(Generic[A]):
-    """What opens an object: await it, or enter it with `async with`."""
-
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, A]]) -> None:
-        self._make = make
-        self._made: A | None = None
-
-    def __await__(self) -> Generator[Any, Any, A]:
-        return self._make().__await__()
-
-    async def __aenter__(self) -> A:
-        self._made = await self._make()
-        return self._made
-
-    async def __aexit__(self, *error: Any) -> None:
-        assert self._made is not None
-        await self._made.__aexit__(*error)
-
-
-def _making(
-    method: Callable[Concatenate[S, P], R],
-    wrap: Callable[[R, Calls], W],
-    undo: Callable[[R], object] | None = None,
-) -> Callable[Concatenate[Wrapper[S], P], Coroutine[Any, Any, W]]:
-    """The method of a wrapper that awaits and wraps what a method of its object returns."""
-
-    @functools.wraps(method)
-    async def call(self: Wrapper[S], /, *args: P.args, **kwargs: P.kwargs) -> W:
-        own = getattr(self.sync, method.__name__)  # it may be of a subclass
-        made = await self._calls.run(lambda: own(*args, **kwargs), undo)
-        return wrap(made, self._calls)
-
-    return call
-
-
-def _awaited(
-    method: Callable[Concatenate[S, P], R],
-) -> Callable[Concatenate[Wrapper[S], P], Coroutine[Any, Any, R]]:
-    return _making(method, lambda made, calls: made)
-
-
-def _opening(
-    method: Callable[Concatenate[S, P], C], wrap: Callable[[C, Calls], A]
-) -> Callable[Concatenate[Wrapper[S], P], Opening[A]]:
-    """The method of a wrapper that opens what a method of its object opens."""
-    make = _making(method, wrap, undo=lambda made: made.close())
-
-    @functools.wraps(method)
-    def call(self: Wrapper[S], /, *args: P.args, **kwargs: P.kwargs) -> Opening[A]:
-        return Opening(lambda: make(self, *args, **kwargs))
-
-    return call
-
-
-# --- the objects ------------------------------------------------------------------------------
 
 
 class Subscription(ClosingWrapper[blocking.Subscription]):
@@ -220,6 +46,15 @@ class Subscription(ClosingWrapper[blocking.Subscription]):
     @property
     def channel(self) -> str:
         return self.sync.channel
+
+    @property
+    def timeout(self) -> float | None:
+        """The longest wait for the next event, in seconds; None: as long as the fabric lives."""
+        return self.sync.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float | None) -> None:
+        self.sync.timeout = seconds
 
     @property
     def dropped(self) -> int:
@@ -262,8 +97,12 @@ class Subscription(ClosingWrapper[blocking.Subscription]):
         await self._join_callback()
 
     async def _join_callback(self) -> None:
-        if self._task is not asyncio.current_task():
-            await self.join(CLOSING)
+        if (task := self._task) is not asyncio.current_task():
+            try:
+                await self.join(CLOSING)
+            finally:
+                if task is not None:
+                    task.cancel()
 
     async def _call_back(self, callback: Callable[[Event], object]) -> None:
         try:
@@ -279,8 +118,8 @@ class Subscription(ClosingWrapper[blocking.Subscription]):
 class Supplier(ClosingWrapper[blocking.Supplier]):
     """Puts events into a channel."""
 
-    offload = _awaited(blocking.Supplier.offload)
-    flush = _awaited(blocking.Supplier.flush)
+    offload = awaited(blocking.Supplier.offload)
+    flush = awaited(blocking.Supplier.flush)
 
     def __init__(self, sync: blocking.Supplier, calls: Calls) -> None:
         super().__init__(sync, calls)
@@ -325,11 +164,11 @@ class Supplier(ClosingWrapper[blocking.Supplier]):
 class Channel(Wrapper[blocking.Channel]):
     """Suppliers put events in, consumers subscribe, filters derive new channels."""
 
-    move = _awaited(blocking.Channel.move)
-    close = _awaited(blocking.Channel.close)
-    supplier = _opening(blocking.Channel.supplier, Supplier)
+    move = awaited(blocking.Channel.move)
+    close = awaited(blocking.Channel.close)
+    supplier = opening(blocking.Channel.supplier, Supplier)
 
-    derive = _making(
+    derive = making(
         blocking.Channel.derive,
         lambda made, calls: Channel(made, calls),
         undo=blocking.Channel.close,
@@ -414,10 +253,10 @@ class Balancing(ClosingWrapper[blocking.Balancing]):
 class Fabric(ClosingWrapper[blocking.Fabric]):
     """Get it from `connect` or `open`."""
 
-    channel = _making(blocking.Fabric.channel, Channel)
-    status = _awaited(blocking.Fabric.status)
-    split = _awaited(blocking.Fabric.split)
-    balance = _opening(blocking.Fabric.balance, Balancing)
+    channel = making(blocking.Fabric.channel, Channel)
+    status = awaited(blocking.Fabric.status)
+    split = awaited(blocking.Fabric.split)
+    balance = opening(blocking.Fabric.balance, Balancing)
 
     async def story(self, channel: Channel | str) -> dict[str, Any]:
         """How the last move or offload of a channel went, as `activebroker.Fabric.story` tells."""
@@ -437,7 +276,7 @@ class Fabric(ClosingWrapper[blocking.Fabric]):
 
 def _opened(make: Callable[P, blocking.Fabric]) -> Callable[P, Opening[Fabric]]:
     @functools.wraps(make)
-    def opening(*args: P.args, **kwargs: P.kwargs) -> Opening[Fabric]:
+    def make_opening(*args: P.args, **kwargs: P.kwargs) -> Opening[Fabric]:
         async def opened() -> Fabric:
             calls = Calls()
             work = functools.partial(make, *args, **kwargs)
@@ -445,7 +284,7 @@ def _opened(make: Callable[P, blocking.Fabric]) -> Callable[P, Opening[Fabric]]:
 
         return Opening(opened)
 
-    return opening
+    return make_opening
 
 
 def open(make: Callable[P, blocking.Fabric], *args: P.args, **kwargs: P.kwargs) -> Opening[Fabric]:
