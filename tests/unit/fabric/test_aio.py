@@ -36,6 +36,11 @@ def run(main: Main, *brokers: str) -> None:
     asyncio.run(asyncio.wait_for(within(), 2 * PATIENCE))
 
 
+def under_way() -> int:
+    """How many calls are."""
+    return sum(each.name == "activebroker call" for each in threading.enumerate())
+
+
 async def taken(events: aio.Subscription) -> list[float]:
     return [event.content.price async for event in events]
 
@@ -157,6 +162,7 @@ def test_waiting_takes_no_thread_and_the_loop_is_woken_once_for_all() -> None:
         subscriptions = [await channel.subscribe() for _ in range(50)]
         nyse = await channel.supplier("NYSE")
         probe = channel.sync.subscribe(timeout=PATIENCE)
+        eventually(lambda: not under_way(), "a call is under way")
         before = threading.active_count()
         readers = [asyncio.create_task(taken(each)) for each in subscriptions]
         await asyncio.sleep(0.02)
@@ -192,17 +198,17 @@ def test_calls_that_wait_are_bounded_and_closing_needs_none_of_them(
     async def main() -> None:
         fabric = await aio.open(ab.Fabric)
         channel = await fabric.channel("trades", Trade)
-        events, before = await channel.subscribe(), threading.active_count()
+        events = await channel.subscribe()
         go_on = threading.Event()
         monkeypatch.setattr(fabric.sync, "status", lambda **options: go_on.wait(PATIENCE))
         calls = [asyncio.create_task(fabric.status()) for _ in range(99)]
-        while threading.active_count() - before < CALLS:
+        while fabric._calls._free._value or under_way() < CALLS:
             await asyncio.sleep(0.001)
         await events.close()
         for call in calls[:50]:
             call.cancel()
         await asyncio.sleep(0.02)
-        assert threading.active_count() - before == CALLS  # threads cannot be cancelled
+        assert under_way() == CALLS  # threads cannot be cancelled
         go_on.set()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert results[50:] == [True] * 49
@@ -303,7 +309,7 @@ def test_what_was_cancelled_leaves_nothing_open(
         go_on.set()
 
         eventually(
-            lambda: all(each.name != "activebroker call" for each in threading.enumerate()),
+            lambda: not under_way(),
             "a call is under way",
         )
         left, *derived = (await fabric.status())["channels"]
@@ -361,7 +367,7 @@ def test_what_is_under_way_when_the_loop_ends_troubles_nobody(
     fabric = asyncio.run(main())
     go_on.set()
     eventually(
-        lambda: all(each.name != "activebroker call" for each in threading.enumerate()),
+        lambda: not under_way(),
         "the call has not ended",
     )
     assert not caplog.records
