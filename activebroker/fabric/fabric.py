@@ -176,25 +176,28 @@ class Fabric(Closing, Bound):
         """Deliver what was published, then end every thread, socket and process of ours.
 
         Waits while consumers take something; where they do not, it takes 10 seconds at most. Raises
-        what a supplier's `close` raises where events were lost, after all else has ended.
+        what a callback has raised, and what a supplier's `close` raises where events were lost,
+        after all else has ended.
         """
         if self._closed:
             return
         if self._runtime.disowned:  # it is the parent's, whose this process is a fork of
             self._closed = True
             return
-        lost: list[ActiveBrokerError] = []
+        failures: list[Exception] = []
         time_here = time_left(CLOSING)
         try:
             with within(time_here * 0.2):
                 for each in (*self._balancings, *self._subscriptions.values()):
-                    self._quietly(each.close)
+                    failure = self._quietly(each.close)
+                    if failure is not None and not isinstance(failure, ActiveBrokerError):
+                        failures.append(failure)
             suppliers = list(self._suppliers.values())
             for supplier in suppliers:
                 supplier.end()
             drained = self._runtime.wait_drained(time_here * 0.6, deadline() - time_here * 0.2)
             with within(time_here * 0.2 if drained else 0.0):
-                lost += filter(None, (self._quietly(each.close) for each in suppliers))
+                failures += filter(None, (self._quietly(each.close) for each in suppliers))
             with within(time_here * 0.2):
                 if drained:
                     self._runtime.wait_drained(CLOSING, deadline())
@@ -206,8 +209,8 @@ class Fabric(Closing, Bound):
             self._runtime.stop()
             self._host.close()
             atexit.unregister(self.close)
-        if lost:
-            raise lost[0]
+        if failures:
+            raise failures[0]
 
     def __repr__(self) -> str:
         return f"<fabric of {self.node!r}>"
@@ -298,7 +301,7 @@ class Fabric(Closing, Bound):
     def _on_failures(self, report: FailuresReported) -> None:
         self.failures(report.channel).add(report.count, report.samples)
 
-    def _quietly(self, action: Callable[[], None]) -> ActiveBrokerError | None:
+    def _quietly(self, action: Callable[[], None]) -> Exception | None:
         """Closing goes on when something fails; the log says so."""
         try:
             action()
@@ -307,6 +310,8 @@ class Fabric(Closing, Bound):
             return error
         except ActiveBrokerError as error:
             log.warning("while closing %r: %s", self.node, error)
+            return error
+        except Exception as error:  # noqa: BLE001 - a callback's, which was logged
             return error
         return None
 

@@ -11,7 +11,7 @@ from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.events import Batch, Event, Unreadable
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.calling import Calling
-from activebroker.fabric.closing import Closing
+from activebroker.fabric.closing import CLOSING, Closing, time_left
 from activebroker.fabric.failures import FailureLog
 from activebroker.filters import Failure
 from activebroker.runtime import EventQueue
@@ -108,11 +108,11 @@ class Subscription(Closing, Bound):
             self._fabric.forget_subscription(self)
             self._fabric.close_port(self._port)
             try:
-                self._fabric.request(Unsubscribe(self.channel, self._port))
+                self._fabric.request(Unsubscribe(self.channel, self._port), CLOSING)
             except (Closed, Unreachable, DeadlineExceeded) as error:
                 log.info("unsubscribed from %r without an answer: %s", self.channel, error)
         if self._calling is not None and not self._calling.here:
-            self.join(10.0)
+            self.join(time_left(CLOSING))
 
     @property
     def _owner(self) -> Fabric:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from activebroker.runtime import Runtime, publishing
 from activebroker.transport import LocalHub, LocalTransport
 
 KEY = b"k" * 32
-STEPS = ("closing", "fabric", "supplier")
+STEPS = ("closing", "fabric", "subscription", "supplier")
 
 
 class OneOf:
@@ -112,6 +113,34 @@ def test_a_supplier_left_behind_a_stuck_consumer_says_how_much_waits(
         channel.supplier("LSE").close()  # others are not held up
         subscription.close()  # now it is taken, and the name becomes free
         eventually(lambda: nyse._buffer.empty, "it is not taken")
+
+
+def test_callbacks_that_are_stuck_or_raise_keep_no_fabric_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in STEPS:
+        monkeypatch.setattr(f"activebroker.fabric.{module}.CLOSING", 5.0)
+    fabric = ab.Fabric()
+    go_on, entered = threading.Event(), [threading.Event() for _ in range(2)]
+    channel = fabric.channel("trades", Trade)
+
+    def fail(event: ab.Event) -> None:
+        eventually(lambda: fails._closed, "it is not closed")
+        raise ZeroDivisionError(event.content.name)
+
+    fails = channel.subscribe(fail)
+    for each in entered:
+        channel.subscribe(lambda event, each=each: (each.set(), go_on.wait(PATIENCE)))
+    nyse = channel.supplier("NYSE")
+    nyse.publish(Trade("IBM", 1.0))
+    assert all(each.wait(PATIENCE) for each in entered)
+    began = time.monotonic()
+    with pytest.raises(ZeroDivisionError, match="IBM"):
+        fabric.close()
+    assert time.monotonic() - began < 5.0 + 2
+    assert nyse._buffer.empty
+    assert not fabric._runtime._thread.is_alive()
+    go_on.set()
 
 
 def test_a_fabric_closed_behind_a_stuck_consumer_says_so_in_time(
