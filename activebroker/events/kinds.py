@@ -97,6 +97,8 @@ class Kind:
     native: Any = None
     """The type of its values for msgspec, where a value is all that there is to them."""
     metadata: dict[str, str] = {}
+    classes: tuple[type, ...] = ()
+    """The enums and dataclasses that its values are of, or hold."""
 
     @property
     def expected(self) -> str:

@@ -29,6 +29,7 @@ class Maybe(Kind):
         self.item = item
         self.arrow = item.arrow
         self.metadata = item.metadata
+        self.classes = item.classes
         self.native = None if item.native is None else item.native | None
         self.signature = f"{item.signature} | None"
 
@@ -91,6 +92,7 @@ class ListOf(Kind):
     def __init__(self, item: Kind) -> None:
         self.item = item
         self.arrow = pa.list_(item.field("item"))
+        self.classes = item.classes
         self.signature = f"list[{item.signature}]"
 
     @property
@@ -232,6 +234,8 @@ class Struct(Kind):
         self.record = record
         self.arrow = pa.struct(list(record.schema))
         self.signature = record.signature
+        inside = (cls for kind in record.fields.values() for cls in kind.classes)
+        self.classes = (record.cls, *inside)
         self.metadata = {
             "activebroker.kind": "struct",
             "activebroker.name": record.cls.__name__,

@@ -329,7 +329,8 @@ class Member(Kind):
 
     def __init__(self, cls: type[Enum]) -> None:
         self.cls = cls
-        self.members = {member.name: member for member in cls}
+        self.classes = (cls,)
+        self.members = {member._name_: member for member in cls}
         names = ",".join(self.members)
         self.signature = f"{cls.__name__}<{names}>"
         self.metadata = {
@@ -347,10 +348,10 @@ class Member(Kind):
             same = isinstance(value, Enum) and Member(type(value)).signature == self.signature
             if not same:
                 raise Misfit.of(self.expected, value)
-        return self.members[value.name]
+        return self.members[value._name_]
 
     def encode(self, values: list[Any]) -> pa.Array:
-        return pa.array([value.name for value in values], self.arrow)
+        return pa.array([value._name_ for value in values], self.arrow)
 
     def decode(self, array: pa.Array) -> list[Any]:
         return list(map(self.members.__getitem__, super().decode(array)))

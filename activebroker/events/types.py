@@ -175,17 +175,20 @@ def typed(cls: type, parent: EventType | None, generic: bool = False) -> EventTy
     """Make the event type of a dataclass, with the parent given.
 
     Raises `EventTypeError` if the dataclass changes the type of a field that it inherits: a
-    predicate on the parent must hold on the subtype's columns too.
+    predicate on the parent must hold for the subtype too.
     """
     record = record_of(cls)
-    for inherited in parent.schema if parent else ():
-        own = record.schema.field(inherited.name)
-        if own.type != inherited.type or own.nullable > inherited.nullable:
+    kept = parent.codec.fields if parent and isinstance(parent.codec, Record) else {}
+    for name, inherited in kept.items():
+        own = record.fields[name]
+        if own.classes != inherited.classes or own.signature not in (
+            inherited.signature,
+            inherited.signature.removesuffix(" | None"),
+        ):
             raise EventTypeError(
-                f"{cls.__qualname__}.{own.name}: a subtype must keep its parent's fields; "
-                f"{parent.name if parent else ''} has {inherited.type}"
-                f"{' or None' if inherited.nullable else ''}, not {own.type}"
-                f"{' or None' if own.nullable else ''}"
+                f"{cls.__qualname__}.{name}: a subtype must keep its parent's fields; "
+                f"{parent.name if parent else ''} has {inherited.signature}, not {own.signature}"
+                + (" (of another class)" if own.signature == inherited.signature else "")
             )
     return EventType(cls.__name__, cls, record, parent, generic)
 

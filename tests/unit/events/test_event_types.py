@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, make_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum, Flag
@@ -238,10 +238,35 @@ def test_a_subtype_may_not_change_an_inherited_field():
         m: int | None = field(default=None)
 
     assert EventType.of(Narrower).is_a(EventType.of(Parent))
-    with pytest.raises(EventTypeError, match=r"Other\.n.*int64 or None, not string"):
+    with pytest.raises(EventTypeError, match=r"Other\.n.*int \| None, not str"):
         EventType.of(Other)
-    with pytest.raises(EventTypeError, match=r"Wider\.m.*int64, not int64 or None"):
+    with pytest.raises(EventTypeError, match=r"Wider\.m.*int, not int \| None"):
         EventType.of(Wider)
+
+
+SAME_NAMES = Enum("Status", {"NEW": 1, "OLD": 2}), Enum("Status", {"NEW": 1, "OLD": 2})
+
+
+@pytest.mark.parametrize(
+    ("inherited", "own"),
+    [
+        (SAME_NAMES[0], str),  # all of these are columns of text
+        (SAME_NAMES[0], Status),
+        SAME_NAMES,
+        (list[SAME_NAMES[0]], list[SAME_NAMES[1]]),
+        (SAME_NAMES[0] | None, SAME_NAMES[1]),
+        (
+            make_dataclass("Inner", [("status", SAME_NAMES[0])]),
+            make_dataclass("Inner", [("status", SAME_NAMES[1])]),
+        ),
+    ],
+    ids=str,
+)
+def test_a_subtype_may_not_have_a_field_of_another_class_in_the_same_column(inherited, own):
+    parent = make_dataclass("Parent", [("x", inherited)])
+    child = make_dataclass("Child", [("x", own)], bases=(parent,))
+    with pytest.raises(EventTypeError, match=r"Child\.x: a subtype must keep its parent's fields"):
+        EventType.of(child)
 
 
 @pytest.mark.parametrize(
