@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 100
 
+FAULT = "fault"
+"""The kind of the reason that tells of a fault in the analysis, not of something in the filter."""
+
 ROOM = 10_000
 """Nested calls: an item of a loop, or an `elif`, takes a dozen."""
 
@@ -53,6 +56,28 @@ def extract(
     Raises: NotAFilter, if the target is none of the three, or if only a class can take arguments.
     """
     known = Content(schema, content)
+    return _unfailing(target, lambda: _extract(target, known, args, kwargs, modulated))
+
+
+def _unfailing(target: object, extraction: Callable[[], Extraction]) -> Extraction:
+    """The extraction; where the analysis itself is at fault, one that keeps every event."""
+    try:
+        return extraction()
+    except NotAFilter:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the filter can still run
+        fault = f"the analysis itself fails ({type(error).__name__}: {error})"
+        name = getattr(target, "__qualname__", type(target).__qualname__)
+        return _unknown(name, Weaken(FAULT, fault, "report this as a fault of it"), None)
+
+
+def _extract(
+    target: object,
+    known: Content,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    modulated: Mapping[str, object] | None,
+) -> Extraction:
     if isinstance(target, FunctionType):
         _refuse_arguments(target.__qualname__, args, kwargs)
         return _extract_function(target, known)
@@ -90,9 +115,9 @@ def extract_unrun(target: type | FunctionType, hazards: Hazards) -> Extraction:
     """
     content = Content(None, None)
     if isinstance(target, FunctionType):
-        return _extract_function(target, content, hazards=hazards)
+        return _unfailing(target, lambda: _extract_function(target, content, hazards=hazards))
     instance = FilterInstance(target, None, (), {}, runs=False)
-    return _extract_filter(instance, content, hazards)
+    return _unfailing(target, lambda: _extract_filter(instance, content, hazards))
 
 
 def _extract_function(

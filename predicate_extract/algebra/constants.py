@@ -5,34 +5,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum, Flag
+from enum import Enum
 from zoneinfo import ZoneInfo
+
+from predicate_extract.algebra.enums import home_of, is_plain_enum, payload
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """A member of an `Enum`, by its class's name and its own: event types are told apart so too.
+    """A member of an `Enum`, by its class's name and its own.
 
-    It equals the member itself, in any process's copy of the class.
+    `home` is where the class is: its module, and the classes around it. It is empty for a member of
+    the very class that a field of the schema has: a process may have its own copy of that class,
+    under another module.
     """
 
     of: str
     name: str
+    home: str = ""
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Enum):
-            other = member_of(other)
-        return type(other) is Member and (other.of, other.name) == (self.of, self.name)
+            cls = type(other)
+            here = self.home in ("", home_of(cls))
+            return here and (cls.__name__, other._name_) == (self.of, self.name)
+        this = (self.of, self.name, self.home)
+        return type(other) is Member and (other.of, other.name, other.home) == this
 
     def __hash__(self) -> int:
         return hash(self.name)  # as the member itself does
 
 
 def member_of(value: Enum) -> Member | None:
-    """The constant for an enum's member; None where `==` does not compare members only."""
+    """The constant for an enum's member; None where it is not all that the member is."""
     cls = type(value)
-    plain = cls.__eq__ is object.__eq__ and not isinstance(value, Flag)
-    return Member(cls.__name__, value.name) if plain else None
+    names = cls.__name__.isidentifier() and value._name_.isidentifier()
+    if not names or not is_plain_enum(cls) or payload(value) is not None:
+        return None
+    return Member(cls.__name__, value._name_, home_of(cls))
 
 
 Plain = (

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from predicate_extract.algebra.constants import Member
 from predicate_extract.algebra.cost import check_size
 from predicate_extract.algebra.terms import Const, Read, Term
 
@@ -145,6 +146,8 @@ class Compare(Predicate):
 
     def holds(self, read: Read) -> bool:
         left, right = self.left.compute(read), self.right.compute(read)
+        if type(right) is Member:  # which is not for the value's class to compare with
+            left, right = right, left
         if Decimal in (type(left), type(right)):
             check_size(left)  # a Decimal compares with an int in the square of its digits
             check_size(right)
@@ -168,7 +171,7 @@ class In(Predicate):
             check_size(item)  # one of the values may be a Decimal
         if self.hashed:
             hash(item)
-        return any(item is const.value or item == const.value for const in self.values)
+        return any(item is const.value or const.value == item for const in self.values)
 
     def operands(self) -> Iterable[Term]:
         return (self.item,)

@@ -1,7 +1,7 @@
 """What an Arrow schema says about a field: its type, and whether reading or comparing it can raise.
 
-Fields whose metadata names a kind other than `plain` (an enum kept as its name, an array) are not
-what the column's type suggests, and count as unknown.
+A field whose metadata names a kind of its own (an enum kept as its name, an array), and a list that
+holds such values, is not what the column's type suggests: it has no family, and counts as unknown.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ _NAME = b"activebroker.name"
 class Slot:
     """Where a field lives: its Arrow type; can its value, or an object on the way, be null?
 
-    `member_of` names the enum whose members a column of names stands for.
+    `plain`: its values are what the column holds, or the objects of a struct. `member_of` names the
+    enum whose members a column of names stands for.
     """
 
     type: pa.DataType
     nullable: bool
     reachable: bool
     member_of: str | None = None
+    plain: bool = True
 
     @property
     def family(self) -> str | None:
-        return "member" if self.member_of is not None else family(self.type)
+        if self.member_of is not None:
+            return "member"
+        return family(self.type) if self.plain else None
 
 
 def find(schema: pa.Schema, field: Field) -> Slot | None:
@@ -51,17 +55,20 @@ def find(schema: pa.Schema, field: Field) -> Slot | None:
         column = child(column.type, name)
     if column is None:
         return None
-    return Slot(column.type, column.nullable, reachable, enum_of(column))
+    return Slot(column.type, column.nullable, reachable, enum_of(column), is_plain_column(column))
 
 
 def child(level: pa.Schema | pa.StructType, name: Key) -> pa.Field | None:
-    """The one column called `name` of a schema or struct type that holds values as they are."""
+    """The one column called `name` of a schema or struct type."""
     places = level.get_all_field_indices(name) if isinstance(name, str) else []
-    if len(places) != 1:
-        return None
-    column = level.field(places[0])
-    kind = (column.metadata or {}).get(_KIND, b"plain")
-    return column if kind in (b"plain", b"struct") or enum_of(column) is not None else None
+    return level.field(places[0]) if len(places) == 1 else None
+
+
+def is_plain_column(column: pa.Field) -> bool:
+    """Whether a column's values are themselves what an event holds, and not what stands for it."""
+    if (column.metadata or {}).get(_KIND, b"plain") not in (b"plain", b"struct"):
+        return False
+    return not hasattr(column.type, "value_field") or is_plain_column(column.type.value_field)
 
 
 def enum_of(column: pa.Field) -> str | None:

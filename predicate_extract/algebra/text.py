@@ -9,6 +9,7 @@
     constant   NULL TRUE FALSE 1 2.5 'it''s' X'00ff' DATE '2024-01-31' TIME '17:30:00'
                INTERVAL '90' (seconds)
                TIMESTAMP '2024-01-31 12:00:00+00:00' DECIMAL '0.1' FLOAT 'nan' ENUM 'Level.HIGH'
+               ENUM 'module:Level.HIGH' (where the field's own class is not known)
 
 A term that stands where a condition should is its truth; elsewhere that is `TRUTH(term)`.
 `"quoted"` names are fields.
@@ -160,8 +161,8 @@ def _constant(value: Plain) -> str:
             return f"INTERVAL '{Decimal(micros).scaleb(-6).normalize():f}'"
         case Decimal():
             return f"DECIMAL '{value}'"
-        case Member(of, name):
-            return f"ENUM {_quoted(f'{of}.{name}')}"
+        case Member(of, name, home):
+            return f"ENUM {_quoted(f'{home}:{of}.{name}' if home else f'{of}.{name}')}"
 
 
 def _quoted(text: str) -> str:
@@ -419,6 +420,14 @@ def _read_moment(text: str) -> datetime:
     return moment.replace(tzinfo=ZoneInfo(zone.rstrip("]"))) if zone else moment
 
 
+def _read_member(text: str) -> Member:
+    home, _, path = text.rpartition(":")
+    of, dot, name = path.partition(".")
+    if not dot:
+        raise ValueError("expected 'Class.MEMBER' or 'module:Class.MEMBER'")
+    return Member(of, name, home)
+
+
 _READERS: dict[str, Callable[[str], Plain]] = {
     "X": bytes.fromhex,
     "DATE": date.fromisoformat,
@@ -427,5 +436,5 @@ _READERS: dict[str, Callable[[str], Plain]] = {
     "INTERVAL": lambda text: timedelta(microseconds=int(Decimal(text).scaleb(6))),
     "DECIMAL": Decimal,
     "FLOAT": float,
-    "ENUM": lambda text: Member(*text.split(".", 1)),
+    "ENUM": _read_member,
 }

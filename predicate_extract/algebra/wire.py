@@ -1,4 +1,4 @@
-"""The predicate as JSON: `{"version": 2, "predicate": ["or", […], […]]}`.
+"""The predicate as JSON: `{"version": 3, "predicate": ["or", […], […]]}`.
 
 Data only. Reading checks every node, so what comes from a peer is either a predicate or an error.
 """
@@ -6,6 +6,7 @@ Data only. Reading checks every node, so what comes from a peer is either a pred
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -30,8 +31,9 @@ from predicate_extract.algebra.predicate import (
 from predicate_extract.algebra.terms import Call, Const, Field, Term
 from predicate_extract.errors import PredicateFormatError
 
-VERSION = 2
+VERSION = 3
 MAX_DEPTH = 200
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def to_json(predicate: Predicate) -> str:
@@ -62,7 +64,8 @@ def from_json(text: str | bytes) -> Predicate:
 def _dump(node: Term) -> list[Any]:
     match node:
         case Field(path, keyed):
-            return ["field", list(path), *([list(keyed)] if keyed else [])]
+            steps = [_text(key) if isinstance(key, str) else key for key in path]
+            return ["field", steps, *([list(keyed)] if keyed else [])]
         case Const(value):
             return _dump_constant(value)
         case Call(function, args):
@@ -87,8 +90,16 @@ def _dump(node: Term) -> list[Any]:
     raise TypeError(f"{type(node).__name__} is not a node of a predicate")
 
 
+def _text(text: str) -> str | list[str]:
+    """A text; one with lone surrogates by its characters, for JSON joins two of them to one."""
+    return list(text) if _SURROGATE.search(text) else text
+
+
 def _dump_constant(value: Any) -> list[Any]:
-    if value is None or isinstance(value, bool | str):
+    if isinstance(value, str):
+        text = _text(value)
+        return ["const", text] if text is value else ["str", *text]
+    if value is None or isinstance(value, bool):
         return ["const", value]
     kind = type(value).__name__
     if isinstance(value, datetime) and isinstance(value.tzinfo, ZoneInfo):
@@ -104,7 +115,7 @@ def _dump_constant(value: Any) -> list[Any]:
     if isinstance(value, timedelta):
         return [kind, value.days, value.seconds, value.microseconds]
     if isinstance(value, Member):
-        return [kind, value.of, value.name]
+        return [kind, value.of, value.name, value.home]
     if isinstance(value, int):
         return [kind, hex(value)]
     if isinstance(value, bytes):
@@ -121,14 +132,15 @@ def _load_datetime(text: str, zone: str | int | None, fold: int) -> datetime:
     return plain.replace(tzinfo=timezone(timedelta(microseconds=zone)))
 
 
-def _load_member(of: object, name: object) -> Member:
-    if type(of) is not str or type(name) is not str:
-        raise TypeError("an enum's member has two names")
-    return Member(of, name)
+def _load_member(*names: object) -> Member:
+    if len(names) != 3 or any(type(name) is not str for name in names):
+        raise TypeError("an enum's member has three names")
+    return Member(*names)  # type: ignore[arg-type]
 
 
 _CONSTANTS: dict[str, Callable[..., Any]] = {
     "const": lambda value: value,
+    "str": lambda *characters: "".join(characters),
     "int": lambda text: int(text, 16),
     "float": float.fromhex,
     "bytes": bytes.fromhex,
@@ -181,23 +193,23 @@ def _load(tree: Any, depth: int) -> Term:
 
 def _load_field(tree: Any) -> Field:
     match tree:
-        case ["field", list(path)] if all(type(name) is str for name in path):
-            return Field(tuple(path))
-        case ["field", list(path), list(keyed)] if (
-            len(path) == len(keyed)
-            and all(type(flag) is bool for flag in keyed)
-            and all(
-                type(name) is str or (flag and type(name) is int)
-                for name, flag in zip(path, keyed, strict=True)
-            )
-        ):
-            return Field(tuple(path), tuple(keyed))
-    raise PredicateFormatError(f"This is not a field: {str(tree)[:100]}")
+        case ["field", list(steps)]:
+            flags = [False] * len(steps)
+        case ["field", list(steps), list(flags)] if len(flags) == len(steps):
+            pass
+        case _:
+            raise PredicateFormatError(f"This is not a field: {str(tree)[:100]}")
+    path = tuple("".join(step) if type(step) is list else step for step in steps)
+    for key, keyed in zip(path, flags, strict=True):
+        if type(keyed) is not bool or not (type(key) is str or (keyed and type(key) is int)):
+            raise PredicateFormatError(f"This is not a field: {str(tree)[:100]}")
+    return Field(path, tuple(flags))
 
 
 def _load_constant(tree: Any) -> Const:
     kind, *arguments = tree
     value = _CONSTANTS[kind](*arguments)
-    if not is_plain(value) or (kind == "const") != (value is None or type(value) in (bool, str)):
+    simple = value is None or type(value) in (bool, str)
+    if not is_plain(value) or (kind in ("const", "str")) != simple:
         raise PredicateFormatError(f"This is not a constant: {str(tree)[:100]}")
     return Const(value)

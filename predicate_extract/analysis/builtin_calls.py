@@ -11,10 +11,11 @@ from typing import Any
 
 from predicate_extract.algebra.functions import ISINSTANCE, MATCHING, METHODS
 from predicate_extract.algebra.linear import NotLinear, linear
-from predicate_extract.algebra.predicate import TRUE, IsNull, Predicate, Truthy
-from predicate_extract.algebra.simplify import conjunction, disjunction, negation
+from predicate_extract.algebra.predicate import FALSE, TRUE, IsNull, Predicate
+from predicate_extract.algebra.simplify import checked, conjunction, disjunction, negation
 from predicate_extract.algebra.terms import Call, Const, Field, Term
 from predicate_extract.analysis.arguments import python_object
+from predicate_extract.analysis.choices import holds_one
 from predicate_extract.analysis.code import MAKERS, Code
 from predicate_extract.analysis.expressions import Expressions, refuse_private
 from predicate_extract.analysis.following import Got, State
@@ -23,13 +24,23 @@ from predicate_extract.analysis.operations import (
     Uncertain,
     apply,
     as_term,
+    collection,
     hashed,
     truth,
 )
 from predicate_extract.analysis.scope import wrap
 from predicate_extract.analysis.tree import Leaf, Tree, check
 from predicate_extract.analysis.unpacking import iterated
-from predicate_extract.analysis.values import ITERATOR, VIEW, Display, Known, Unknown, Value
+from predicate_extract.analysis.values import (
+    ITERATOR,
+    VIEW,
+    Choice,
+    Display,
+    Known,
+    Unknown,
+    Value,
+    key_of,
+)
 from predicate_extract.report import Weaken
 
 _FUNCTIONS: dict[Any, str] = {
@@ -82,7 +93,7 @@ class BuiltinCalls(Expressions):
             case _ if it is getattr and len(args) in (2, 3):
                 return self._getattr(*args)
             case _ if it is hasattr and len(args) == 2 and self.content.schema is None:
-                return Truthy(apply("hasattr", *args))  # type: ignore[arg-type]
+                return truth(apply("hasattr", *args), False)
             case _ if it in _COLLECTIONS and len(args) <= 1:
                 return _collection(_COLLECTIONS[it], it is sorted, args)
             case _ if it is enumerate and len(args) == 1:
@@ -114,6 +125,12 @@ class BuiltinCalls(Expressions):
             return replace(value, family="integer")
 
     def is_instance(self, value: Value, classes: Value) -> Predicate:
+        if isinstance(value, Choice):
+            keys = _instances(value, _classes(classes))
+            if keys and len(keys) < len(value.rows):
+                return holds_one(value.field, keys)
+            test = checked(value.field) if self.content.can_raise(checked(value.field)) else TRUE
+            return test if keys else conjunction(test, FALSE)
         names: list[Const] = []
         for cls in _classes(classes):
             if isinstance(value, Field) and self.content.surely_is(value, cls):
@@ -196,7 +213,7 @@ def _of_term(of: Term, name: str, args: tuple[Value, ...], keywords: dict[str, V
             pass
         case "startswith" | "endswith", (Display("tuple", items),) if items:
             if all(isinstance(item, Const) and isinstance(item.value, str) for item in items):
-                return disjunction(*(Truthy(apply(name, of, item)) for item in items))  # type: ignore
+                return disjunction(*(truth(apply(name, of, item), False) for item in items))
         case "get", (_, *default) if len(default) <= 1:
             return apply("get", of, args[0], *(default or [Const(None)]))
         case _:
@@ -204,6 +221,15 @@ def _of_term(of: Term, name: str, args: tuple[Value, ...], keywords: dict[str, V
     if name == "join" and isinstance(of, Const) and len(args) == 1 and not keywords:
         return _joined(of, iterated(args[0]))
     raise Weaken("call", f"what the method {name} does is not known", BELOW)
+
+
+def _instances(choice: Choice, classes: tuple[object, ...]) -> list[Const]:
+    """The constants whose values are instances of one of the classes."""
+    for cls in classes:
+        own = isinstance(cls, type) and type(cls).__instancecheck__ is type.__instancecheck__
+        if not own and _isinstance_name(cls) is None:
+            raise Weaken("unsupported", "isinstance of such a class is not analysed")
+    return [key for key, row in choice.rows if isinstance(python_object(row), classes)]  # type: ignore
 
 
 def _classes(value: Value) -> tuple[object, ...]:
@@ -230,7 +256,7 @@ def _collection(kind: str, ordered: bool, args: tuple[Value, ...]) -> Value:
             items = tuple(map(Const, sorted(item.value for item in items)))  # type: ignore
         except TypeError as error:
             raise Weaken("raises", f"this fails: {error}") from error
-    return Display(kind, items)
+    return collection(kind, items)
 
 
 def _extreme(name: str, items: tuple[Value, ...]) -> Value:
@@ -244,11 +270,13 @@ def _extreme(name: str, items: tuple[Value, ...]) -> Value:
 
 def _of_display(of: Display, name: str, args: tuple[Value, ...]) -> Value:
     pairs = list(zip(of.items[::2], of.items[1::2], strict=True)) if of.kind == "dict" else []
+    if name in ("keys", "values", "items") and not of.settled:
+        raise Weaken("unsupported", "which of these keys are equal is not analysed")
     match name, args:
         case "get", (key, *default) if of.kind == "dict":
-            if isinstance(key, Const) and of.constants() is not None:
-                hits = [v for k, v in pairs if isinstance(k, Const) and k.value == key.value]
-                return hits[-1] if hits else (default[0] if default else Const(None))
+            if key_of(key) is not None and of.settled:
+                hits = [value for known, value in pairs if key_of(known) == key_of(key)]
+                return hits[0] if hits else (default[0] if default else Const(None))
             return apply("get", of, key, default[0] if default else Const(None))
         case "keys", () if of.kind == "dict":
             return Display(VIEW, of.keys)
@@ -266,12 +294,9 @@ def _of_display(of: Display, name: str, args: tuple[Value, ...]) -> Value:
 
 
 def _length(of: Display) -> Const:
-    constants = of.constants()
-    if not of.hashed:
-        return Const(len(of.items))
-    if constants is None:
-        raise Weaken("unsupported", "how many of these are equal is not analysed")
-    return Const(len({const.value for const in constants}))
+    if of.kind == ITERATOR or not of.settled:
+        raise Weaken("unsupported", "how many these are is not analysed")
+    return Const(len(of.keys))
 
 
 def _joined(separator: Const, items: tuple[Value, ...]) -> Value:

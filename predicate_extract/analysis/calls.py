@@ -16,20 +16,21 @@ from dataclasses import replace
 from types import FunctionType, ModuleType
 from typing import Any
 
-from predicate_extract.algebra.predicate import Defined
 from predicate_extract.algebra.terms import Const, Field, Term
 from predicate_extract.analysis.arguments import bound_arguments, keyword_arguments
 from predicate_extract.analysis.builtin_calls import BELOW, BuiltinCalls
+from predicate_extract.analysis.choices import choice_in
 from predicate_extract.analysis.code import code_of
 from predicate_extract.analysis.describe import describe
 from predicate_extract.analysis.expressions import refuse_private
 from predicate_extract.analysis.following import Frame, Got, GotAll, State, collapsed
 from predicate_extract.analysis.instance import forwards
-from predicate_extract.analysis.operations import apply
+from predicate_extract.analysis.operations import hashed
 from predicate_extract.analysis.scope import wrap
 from predicate_extract.analysis.tree import Leaf, Tree, bind, check
 from predicate_extract.analysis.values import (
     UNHEEDED,
+    Choice,
     Display,
     Forward,
     Function,
@@ -170,7 +171,14 @@ class Calls(BuiltinCalls):
             case Forward() if not keywords:
                 return self.forward(args, state)
             case Method(of, name):
-                return self.method_of(of, name, args, keywords, state)
+                return self._by_value(
+                    (of, *args),
+                    keywords,
+                    node,
+                    frame,
+                    state,
+                    lambda values, named: self.method_of(values[0], name, values[1:], named, state),
+                )
             case Known(it):
                 return self._known(it, args, keywords, node, frame, state)
         raise Weaken(*describe(node))
@@ -188,7 +196,15 @@ class Calls(BuiltinCalls):
             if forwards(it) and args[:1] == (Symbol.SELF,):
                 return self.forward(args[1:], state)
             if it in _MATCHING:
-                return self.matching(_MATCHING[it], args, keywords, state)
+                how = _MATCHING[it]
+                return self._by_value(
+                    args,
+                    keywords,
+                    node,
+                    frame,
+                    state,
+                    lambda values, named: self.matching(how, values, named, state),
+                )
             if it in _TRANSPARENT and args:
                 return Leaf(Got(args[-1], state))
             return self.inline(Function(code_of(it)), args, keywords, frame, state)
@@ -201,13 +217,43 @@ class Calls(BuiltinCalls):
             inner = Function(code_of(it.__wrapped__))  # type: ignore[arg-type]
             tree = self.inline(inner, args, keywords, frame, state)
             for arg in reversed((*args, *keywords.values())):
-                if not isinstance(arg, Const | Known):
-                    tree = check(Defined(apply("hash", arg)), tree)  # type: ignore[arg-type]
+                tree = check(hashed(arg), tree)
             return tree
-        value = self.builtin(it, args, keywords)
-        if value is None:
-            raise Weaken(*describe(node))
-        return Leaf(Got(value, state))
+        if it is isinstance and len(args) == 2 and not keywords:
+            return Leaf(Got(self.is_instance(*args), state))
+
+        def call(values: tuple[Value, ...], named: dict[str, Value]) -> Tree[Got]:
+            value = self.builtin(it, values, named)
+            if value is None:
+                raise Weaken(*describe(node))
+            end: Tree[Got] = Leaf(Got(value, state))
+            makes = isinstance(value, Display) and value.hashed
+            return self.checked(value, end) if makes else end
+
+        return self._by_value(args, keywords, node, frame, state, call)
+
+    def _by_value(
+        self,
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        node: ast.Call,
+        frame: Frame,
+        state: State,
+        call: Callable[[tuple[Value, ...], dict[str, Value]], Tree[Got]],
+    ) -> Tree[Got]:
+        """A call of what looks at its arguments: once for each value, where they are few."""
+        given = (*args, *keywords.values())
+        if choice_in(given) is None:
+            return call(args, keywords)
+
+        def known(values: tuple[Value, ...]) -> Tree[Got]:
+            named = dict(zip(keywords, values[len(args) :], strict=True))
+            try:
+                return call(values[: len(args)], named)
+            except Weaken as weaken:
+                return self.unknown_call(weaken, node, frame, state)
+
+        return collapsed(self.chosen(given, node, frame, known))
 
     # -- methods -------------------------------------------------------------------------------
 
@@ -220,7 +266,7 @@ class Calls(BuiltinCalls):
                 if method is not None:
                     return Leaf(Got(method, got.state))
                 return Leaf(Got(Method(of, name), got.state))
-            case Term() | Display() | Unknown():
+            case Term() | Display() | Unknown() | Choice():
                 return Leaf(Got(Method(of, name), got.state))
             case Known(re.Pattern()):
                 return Leaf(Got(Method(of, name), got.state))

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 
 from predicate_extract.analysis.following import Following, Frame, Got, State
+from predicate_extract.analysis.operations import collection
 from predicate_extract.analysis.tree import Leaf, Tree, bind, remember
 from predicate_extract.analysis.unpacking import assigned, iterated, names_in
 from predicate_extract.analysis.values import Display
@@ -39,7 +40,8 @@ class Comprehensions(Following):
         def done(at: State) -> Tree[Got]:
             found = at.get(_FOUND)
             assert isinstance(found, Display)
-            return Leaf(Got(Display(kind, found.items), at))
+            made = collection(kind, found.items)
+            return self.checked(made, Leaf(Got(made, at)))
 
         start = state.set(_FOUND, Display("list", ()))
         return self.each(generators, frame, start, visit, done, state)

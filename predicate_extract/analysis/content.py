@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from enum import Enum
 from functools import lru_cache
-from types import FunctionType
+from types import FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from predicate_extract.algebra.constants import member_of
+from predicate_extract.algebra.enums import keeps
 from predicate_extract.algebra.predicate import Predicate
 from predicate_extract.algebra.terms import Call, Const, Field
+from predicate_extract.analysis.choices import choice_of
 from predicate_extract.analysis.code import Code, code_of
-from predicate_extract.analysis.operations import apply
 from predicate_extract.analysis.scope import wrap
-from predicate_extract.analysis.values import Display, Function, Value
+from predicate_extract.analysis.values import Choice, Function, Known, Opaque, Value
 from predicate_extract.report import Weaken
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from predicate_extract.algebra.schema import Slot
+
 _MOMENT_PARTS = frozenset(
     ("year", "month", "day", "hour", "minute", "second", "microsecond", "days", "seconds")
 )
+
+_GET = object.__getattribute__
 
 
 class Content:
@@ -63,8 +68,6 @@ class Content:
         Raises: Weaken.
         """
         cls = self.class_of(owner)
-        if cls is not None and issubclass(cls, Enum) and name in ("name", "value"):
-            return _of_members(cls, owner, name)
         if cls is not None and name not in _field_names(cls):
             found = _class_member(cls, name)
             if found is not None:
@@ -73,12 +76,23 @@ class Content:
             return owner.step(name)
         from predicate_extract.algebra.schema import find
 
-        if find(self.schema, owner.step(name)) is not None:
-            return owner.step(name)
+        field = owner.step(name)
+        slot = find(self.schema, field)
+        if slot is not None:
+            return self._read(field, slot)
         if name in _MOMENT_PARTS and find(self.schema, owner) is not None:
             return Call(name, (owner,))
         path = ".".join(map(str, (*owner.path, name)))
         raise Weaken("not-a-field", f"{path} is not a plain field of the schema")
+
+    def _read(self, field: Field, slot: Slot) -> Value:
+        """A field's value, as something that behaves as it does."""
+        cls, owner = self.class_of(field), self.class_of(Field(field.path[:-1]))
+        if owner is not None and _is_computed(owner, str(field.path[-1])):
+            raise Weaken("call", f"reading {field} runs code of {owner.__name__}")
+        if slot.member_of is not None and cls is not None and issubclass(cls, Enum):
+            return choice_of(field, cls, slot.nullable)
+        return field if slot.plain else Opaque(field, "what its column holds in another form")
 
     def method(self, owner: Field, name: str) -> Function | None:
         """The method that `owner.name()` calls, if the class is known and has one."""
@@ -107,15 +121,26 @@ class Content:
         return cls if not field.keyed and isinstance(cls, type) else None
 
 
-def _of_members(cls: type[Enum], owner: Field, name: str) -> Value:
-    """The name or value of an enum's member, looked up in a table of them all."""
-    table: list[Value] = []
-    for member in cls:
-        value = wrap(getattr(member, name))
-        if member_of(member) is None or not isinstance(value, Const):
-            raise Weaken("unsupported", f"the values of {cls.__name__} are not plain")
-        table += [wrap(member), value]
-    return apply("item", Display("dict", tuple(table)), owner)
+def _is_computed(cls: type, name: str) -> bool:
+    """Whether reading an attribute runs code of the class, though it is a field."""
+    member = inspect.getattr_static(cls, name, None)
+    computed = hasattr(type(member), "__set__") and not isinstance(member, MemberDescriptorType)
+    return computed or inspect.getattr_static(cls, "__getattribute__") is not _GET
+
+
+def of_choice(choice: Choice, name: str) -> Value:
+    """The name or value of an enum's member, for each.
+
+    Raises: Weaken.
+    """
+    rows: list[tuple[Const, Value]] = []
+    for key, row in choice.rows:
+        if not isinstance(row, Known) or name not in ("name", "value"):
+            raise Weaken("unsupported", f"the attribute {name} is not analysed here")
+        if not keeps(type(row.it), name):
+            raise Weaken("call", f"{name} runs code of {type(row.it).__name__}")
+        rows.append((key, wrap(getattr(row.it, f"_{name}_"))))
+    return Choice(choice.field, tuple(rows))
 
 
 def _field_names(cls: type) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from predicate_extract.analysis.operations import (
     BINARY,
     apply,
     arithmetic,
+    collection,
     compare,
     truth,
 )
@@ -35,6 +36,7 @@ from predicate_extract.analysis.values import (
     Function,
     Unknown,
     Value,
+    key_of,
 )
 from predicate_extract.report import Weaken
 
@@ -195,10 +197,11 @@ class Expressions(Comprehensions):
         """What `make` makes of the values of some expressions."""
 
         def go(got: GotAll) -> Tree[Got]:
-            try:
-                return Leaf(Got(make(got.values), got.state))
-            except Weaken as weaken:
-                return self.stop(weaken, node, frame)
+            return collapsed(
+                self.chosen(
+                    got.values, node, frame, lambda values: Leaf(Got(make(values), got.state))
+                )
+            )
 
         return bind(self.values(nodes, frame, state), go)
 
@@ -225,8 +228,11 @@ class Expressions(Comprehensions):
         self, kind: str, items: Sequence[ast.expr], frame: Frame, state: State
     ) -> Tree[Got]:
         def go(got: GotAll) -> Tree[Got]:
-            display = Display(kind, got.values)
-            return self.checked(display, Leaf(Got(display, got.state)))
+            try:
+                made = collection(kind, got.values)
+            except Weaken as weaken:
+                return self.stop(weaken, items[0], frame)
+            return self.checked(made, Leaf(Got(made, got.state)))
 
         for item in items:
             if isinstance(item, ast.GeneratorExp):
@@ -247,6 +253,11 @@ class Expressions(Comprehensions):
             return self._bool_op(op, others, frame, after)
 
         def go(got: Got) -> Tree[Got]:
+            return collapsed(
+                self.chosen((got.value,), first, frame, lambda v: decided(Got(v[0], got.state)))
+            )
+
+        def decided(got: Got) -> Tree[Got]:
             value = got.value
             if isinstance(value, Const) and not isinstance(value.value, bool):
                 return rest(got.state) if bool(value.value) == both else Leaf(got)
@@ -276,23 +287,39 @@ class Expressions(Comprehensions):
         state: State,
     ) -> Tree[Got]:
         def go(got: GotAll) -> Tree[Got]:
-            one, two = got.values
-            return self._compared(one, ops, two, comparators[1:], node, frame, got.state)
+            return self._compared(got.values, ops, comparators[1:], node, frame, got.state)
 
         return bind(self.values([left, comparators[0]], frame, state), go)
 
     def _compared(
         self,
-        one: Value,
+        pair: tuple[Value, ...],
         ops: Sequence[ast.cmpop],
-        two: Value,
         later: Sequence[ast.expr],
         node: ast.expr,
         frame: Frame,
         state: State,
     ) -> Tree[Got]:
         """A chain from its second operand on, which is evaluated once."""
-        typed = self.content.typed
+        return collapsed(
+            self.chosen(
+                pair,
+                node,
+                frame,
+                lambda known: self._compared_plainly(known, ops, later, node, frame, state),
+            )
+        )
+
+    def _compared_plainly(
+        self,
+        pair: tuple[Value, ...],
+        ops: Sequence[ast.cmpop],
+        later: Sequence[ast.expr],
+        node: ast.expr,
+        frame: Frame,
+        state: State,
+    ) -> Tree[Got]:
+        typed, (one, two) = self.content.typed, pair
         try:
             test = self.settled(lambda: compare(ops[0], one, two, typed), node, frame)
         except Weaken as weaken:
@@ -301,7 +328,7 @@ class Expressions(Comprehensions):
             return Leaf(Got(test, state))
 
         def go(got: Got) -> Tree[Got]:
-            return self._compared(two, ops[1:], got.value, later[1:], node, frame, got.state)
+            return self._compared((two, got.value), ops[1:], later[1:], node, frame, got.state)
 
         rest = bind(self.value(later[0], frame, state), go)
         match rest:
@@ -314,9 +341,9 @@ class Expressions(Comprehensions):
             case Field(), Const(str() | int() as constant) if not isinstance(constant, bool):
                 self.content.check_item(owner)
                 return owner.step(constant, keyed=True)
-            case Display("dict", items), Const():
-                for value, known in zip(items[::-2], items[-2::-2], strict=True):
-                    if isinstance(known, Const) and known.value == key.value:
+            case Display("dict"), _ if owner.settled and key_of(key) is not None:
+                for known, value in zip(owner.keys, owner.items[1::2], strict=True):
+                    if key_of(known) == key_of(key):
                         return value
                 raise Weaken("raises", f"there is no key {key}")
             case Display("tuple" | "list", items), Const(int() as index):

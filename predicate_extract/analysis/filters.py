@@ -12,16 +12,17 @@ from predicate_extract.algebra.predicate import Predicate
 from predicate_extract.algebra.terms import Call, Const, Field
 from predicate_extract.analysis.arguments import bound_arguments
 from predicate_extract.analysis.code import Code, code_of
-from predicate_extract.analysis.content import Content
+from predicate_extract.analysis.content import Content, of_choice
 from predicate_extract.analysis.describe import describe_target
 from predicate_extract.analysis.following import Frame, Got, Hazards, State
 from predicate_extract.analysis.instance import FilterInstance, forwards
 from predicate_extract.analysis.members import member_of
-from predicate_extract.analysis.operations import apply, truth
+from predicate_extract.analysis.operations import apply
 from predicate_extract.analysis.scope import is_mutable, wrap
 from predicate_extract.analysis.statements import Point, Statements
 from predicate_extract.analysis.tree import Leaf, Tree, bind, predicate_of, settle
 from predicate_extract.analysis.values import (
+    Choice,
     Forward,
     Function,
     Known,
@@ -72,12 +73,8 @@ class Analysis(Statements):
         frame, state = self._start(code, (*map(_constant, given), Field(())), more)
 
         def decide(point: Point) -> Tree[bool]:
-            return self.when(
-                lambda: truth(point.value, self.content.typed),
-                code.source.node,
-                frame,
-                lambda: Leaf(True),
-                lambda: Leaf(False),
+            return self.by_truth(
+                point.value, code.source.node, frame, lambda: Leaf(True), lambda: Leaf(False)
             )
 
         return self._found(bind(self.block(code.body, frame, state), decide), code)
@@ -202,6 +199,8 @@ class Analysis(Statements):
                 return Leaf(Got(self._of_parent(cls, name), state))
             case Field():
                 return self._read(self.content.member(owner, name), owner, frame, state)
+            case Choice():
+                return Leaf(Got(of_choice(owner, name), state))
             case Known(it):
                 return Leaf(Got(member_of(it, name, frame.code.source.file), state))
             case Call() | Const() if name in METHODS:

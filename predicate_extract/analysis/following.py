@@ -16,9 +16,10 @@ from typing import TypeVar
 from predicate_extract.algebra.predicate import TRUE, Always, Defined, Predicate
 from predicate_extract.algebra.simplify import checked, choice, conjunction
 from predicate_extract.algebra.terms import Const, Field, Term
+from predicate_extract.analysis.choices import choice_in, given, holds_one
 from predicate_extract.analysis.code import Code
 from predicate_extract.analysis.content import Content
-from predicate_extract.analysis.operations import BEFORE, Uncertain, truth
+from predicate_extract.analysis.operations import BEFORE, Uncertain, hashed, truth
 from predicate_extract.analysis.source import SourceFile
 from predicate_extract.analysis.tree import (
     Branch,
@@ -29,8 +30,17 @@ from predicate_extract.analysis.tree import (
     branch,
     check,
     remember,
+    same,
 )
-from predicate_extract.analysis.values import ITERATOR, Display, Maybe, Value
+from predicate_extract.analysis.values import (
+    ITERATOR,
+    Choice,
+    Display,
+    Known,
+    Maybe,
+    Opaque,
+    Value,
+)
 from predicate_extract.report import Reason, Weaken
 
 T = TypeVar("T")
@@ -157,15 +167,28 @@ class Following(ABC):
                 return self.decide(first, frame, state, then, more)
 
         def go(got: Got) -> Tree[T]:
-            return self.when(
-                lambda: truth(got.value, self.content.typed),
-                test,
-                frame,
-                lambda: then(got.state),
-                lambda: otherwise(got.state),
+            return self.by_truth(
+                got.value, test, frame, lambda: then(got.state), lambda: otherwise(got.state)
             )
 
         return bind(self.value(test, frame, state), go)
+
+    def by_truth(
+        self,
+        value: Value,
+        node: ast.AST,
+        frame: Frame,
+        then: Callable[[], Tree[T]],
+        otherwise: Callable[[], Tree[T]],
+    ) -> Tree[T]:
+        """Go on by the truth of a value."""
+        typed = self.content.typed
+        return self.chosen(
+            (value,),
+            node,
+            frame,
+            lambda values: self.when(lambda: truth(values[0], typed), node, frame, then, otherwise),
+        )
 
     def when(
         self,
@@ -183,6 +206,39 @@ class Following(ABC):
         if isinstance(test, Always):
             return then() if test.value else otherwise()
         return branch(test, then(), otherwise())
+
+    def chosen(
+        self,
+        values: tuple[Value, ...],
+        node: ast.AST,
+        frame: Frame,
+        go: Callable[[tuple[Value, ...]], Tree[T]],
+    ) -> Tree[T]:
+        """Go on with some values; where they depend on a field that holds one of a few constants,
+        with what they are for each."""
+        choice = choice_in(values)
+        try:
+            if choice is None:
+                return go(values)
+            field = choice.field
+            ways: list[tuple[list[Const], Tree[T]]] = []
+            for row, (key, _) in enumerate(choice.rows):
+                self.step()
+                there = tuple(given(value, field, row) for value in values)
+                tree = self.chosen(there, node, frame, go)
+                keys = next((keys for keys, known in ways if same(known, tree)), None)
+                if keys is None:
+                    ways.append(([key], tree))
+                else:
+                    keys.append(key)
+        except Weaken as weaken:
+            return self.stop(weaken, node, frame)
+        if not ways:
+            return self.stop(Weaken("unsupported", f"{field} has no values"), node, frame)
+        *rarer, (_, tree) = sorted(ways, key=lambda way: len(way[0]))
+        for keys, way in reversed(rarer):
+            tree = branch(holds_one(field, keys), way, tree)
+        return self.checked(choice, tree)
 
     def settled(self, condition: Callable[[], Predicate], node: ast.AST, frame: Frame) -> Predicate:
         """The condition; where nobody knows its answer, one that says so.
@@ -232,9 +288,14 @@ class Following(ABC):
         """What computing a value may raise."""
         match value:
             case Display(_, items):
-                return [found for item in items for found in self.checks(item)]
+                found = [each for item in items for each in self.checks(item)]
+                new = [key for key in value.keys if value.hashed and not isinstance(key, Known)]
+                hashes = map(hashed, new)
+                return [*found, *(each for each in hashes if self.content.can_raise(each))]
             case Field(path) if not path:
                 return []
+            case Choice(field) | Opaque(field):
+                test = checked(field)
             case Predicate():
                 test = checked(value)
             case Term():

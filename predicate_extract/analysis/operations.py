@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType, UnionType
 
 from predicate_extract.algebra.constants import Member, is_plain
 from predicate_extract.algebra.cost import Undecided
+from predicate_extract.algebra.enums import is_plain_enum, payload
 from predicate_extract.algebra.functions import FUNCTIONS
 from predicate_extract.algebra.predicate import (
     COMPARISONS,
@@ -33,11 +34,15 @@ from predicate_extract.algebra.terms import MAX_LEAVES, Call, Const, Field, Term
 from predicate_extract.analysis.values import (
     ITERATOR,
     UNHEEDED,
+    Choice,
     Display,
     Function,
     Known,
+    Opaque,
     Unknown,
     Value,
+    display,
+    key_of,
     mentions_maybe,
 )
 from predicate_extract.report import Weaken
@@ -63,6 +68,13 @@ BINARY: dict[type[ast.operator], str] = {
 }
 _ALWAYS_TRUE = (ModuleType, type, FunctionType, BuiltinFunctionType, re.Pattern)
 _NUMBERS = ("integer", "float")
+# What these give, or say, depends on the class of an argument, and not on what it equals.
+_KEEP_CLASS = frozenset(
+    {
+        *("str", "format", "concat", "min", "max", "item", "get", "deep_get", "slice"),
+        *("hasattr", "getattr"),
+    }
+)
 
 
 class Uncertain(Exception):
@@ -88,8 +100,9 @@ def as_term(value: Value) -> Term | None:
     match value:
         case Always(answer):
             return Const(answer)
-        case Known(it=Enum() as it) if type(it.value) in (int, str) and _compares_by_value(it):
-            return Const(it.value)
+        case Known(it=Enum() as it) if is_plain_enum(type(it)):
+            plain = payload(it)
+            return None if plain is None else Const(plain)
         case Known(it=range() as it):
             return Call("range", (Const(it.start), Const(it.stop), Const(it.step)))
         case Display(kind, items) if kind in ("tuple", "list", "set", "dict"):
@@ -101,8 +114,27 @@ def as_term(value: Value) -> Term | None:
     return None
 
 
-def _compares_by_value(it: Enum) -> bool:
-    return type(it).__eq__ in (int.__eq__, str.__eq__)
+def _is_enum(value: Value) -> bool:
+    """Whether a value is, or holds, an enum's member that is taken for its plain value."""
+    match value:
+        case Known(Enum()):
+            return True
+        case Display("dict", items):
+            return any(map(_is_enum, items[1::2]))
+        case Display(_, items):
+            return any(map(_is_enum, items))
+    return False
+
+
+def collection(kind: str, items: Iterable[Value]) -> Display:
+    """A tuple, list, set or dict of values, as Python makes it.
+
+    Raises: Weaken, if it is not known whether a key has a hash.
+    """
+    made = display(kind, items)
+    for key in made.keys if made.hashed else ():
+        hashed(key)
+    return made
 
 
 def apply(function: str, *args: Value) -> Value:
@@ -110,6 +142,10 @@ def apply(function: str, *args: Value) -> Value:
 
     Raises: Weaken.
     """
+    if (function in _KEEP_CLASS and any(map(_is_enum, args))) or (
+        function in ("|", "^") and any(isinstance(arg, Known) for arg in args)
+    ):
+        raise Weaken("unsupported", f"{function} of an enum's member is not analysed")
     terms = [as_term(arg) for arg in args]
     whole = tuple(term for term in terms if term is not None)
     if len(whole) < len(args):
@@ -139,7 +175,7 @@ def arithmetic(op: str, left: Value, right: Value) -> Value:
         case "+", Display("tuple" | "list" as kind, one), Display(other, two) if kind == other:
             return Display(kind, (*one, *two))
         case "|", Display("set", one), Display("set", two):
-            return Display("set", tuple(dict.fromkeys((*one, *two))))
+            return display("set", (*one, *two))
         case "%", Const(str() | bytes()), _:
             raise Weaken("unsupported", "% formatting is not analysed", "use an f-string")
         case "*", Const(str() | bytes()), _:
@@ -187,6 +223,8 @@ def truth(value: Value, typed: bool) -> Predicate:
             return TRUE
         case Known(it=range() as it):
             return TRUE if it else FALSE
+        case Known(it=Enum() as it) if is_plain_enum(type(it)):
+            return _always(bool(it))
         case Function():
             return TRUE
         case Unknown(family, what):
@@ -251,9 +289,13 @@ def _is_none(value: Value, typed: bool) -> Predicate:
             return FALSE
         case Term():
             return IsNull(value)
+        case Opaque(field):
+            return IsNull(field)
         case Unknown():
             raise Uncertain(value)
-    return FALSE
+        case Known() | Display() | Function():
+            return FALSE
+    raise Weaken("unsupported", "whether this is None is not analysed")
 
 
 def _always(answer: bool) -> Predicate:
@@ -261,6 +303,8 @@ def _always(answer: bool) -> Predicate:
 
 
 def _ordered(op: str, left: Value, right: Value, typed: bool) -> Predicate:
+    if op in ("==", "!=") and None not in (key_of(left), key_of(right)):
+        return _always((key_of(left) == key_of(right)) == (op == "=="))
     match left, right:
         case Display("tuple", one), Display("tuple", two) if op in ("==", "!="):
             pairs = list(zip(one, two, strict=False))
@@ -308,11 +352,11 @@ def _defined(term: Term) -> Predicate:
 
 
 def _contains(container: Value, item: Value, typed: bool) -> Predicate:
+    if isinstance(container, Display) and None not in map(key_of, (item, *container.keys)):
+        return _always(any(key_of(item) == key_of(other) for other in container.keys))
     match container, item:
-        case Display(), Term() if not isinstance(item, Predicate):
+        case Display(), Term() if not isinstance(item, Predicate | Const):
             constants = container.constants()
-            if isinstance(item, Const) and constants is not None:
-                return _always(any(item.value == other.value for other in constants))
             if constants is not None and not any(const.is_nan for const in constants):
                 return In(item, tuple(dict.fromkeys(constants)), container.hashed)
         case Display(), Display("tuple") if _all_constant(container):
@@ -354,9 +398,12 @@ def _all_constant(container: Display) -> bool:
 def hashed(value: Value) -> Predicate:
     """A check that a value has a hash.
 
-    Raises: Weaken, if it is no term.
+    Raises: Weaken, if that is not known.
     """
+    each = [row for _, row in value.rows] if isinstance(value, Choice) else [value]
+    if None not in map(key_of, each):
+        return TRUE
     term = as_term(value)
     if term is None:
-        raise Weaken("unsupported", "this membership is not one of fields and constants")
+        raise Weaken("unsupported", "whether this has a hash is not known")
     return TRUE if isinstance(term, Const) else Defined(Call("hash", (term,)))

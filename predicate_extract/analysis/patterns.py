@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from predicate_extract.algebra.predicate import Compare, Predicate, Truthy
 from predicate_extract.algebra.simplify import conjunction, negation
 from predicate_extract.algebra.terms import Call, Const, Field, Term
+from predicate_extract.analysis.choices import choice_in
 from predicate_extract.analysis.describe import describe
 from predicate_extract.analysis.following import Frame, Got, State
 from predicate_extract.analysis.operations import apply, as_term, compare
@@ -42,6 +43,13 @@ class Matching:
 
         Raises: Weaken, if the pattern is not understood.
         """
+        if choice_in((subject,)) is None or isinstance(pattern, ast.MatchAs | ast.MatchClass):
+            return self._match(pattern, subject, state, then)
+        return self._run.chosen(
+            (subject,), pattern, self._frame, lambda v: self._match(pattern, v[0], state, then)
+        )
+
+    def _match(self, pattern: ast.pattern, subject: Value, state: State, then: Then) -> Tree[Any]:
         match pattern:
             case ast.MatchValue(node):
                 return bind(
@@ -62,6 +70,8 @@ class Matching:
                 return self._any_of(alternatives, subject, state, then)
             case ast.MatchSequence(parts):
                 return self._sequence(parts, pattern, subject, state, then)
+            case ast.MatchMapping() if isinstance(subject, Display) and subject.kind != "dict":
+                return self._otherwise(state)
             case ast.MatchMapping(keys, parts, None):
                 mapping = Truthy(Call("isinstance", (_term(subject), Const("Mapping"))))
                 return self._when(

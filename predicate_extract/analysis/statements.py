@@ -209,8 +209,11 @@ class Statements(Calls):
             raise Weaken(*describe_target(target))
 
         def go(got: Got) -> Tree[Point]:
-            result = arithmetic(op, old, got.value)
-            return self.checked(result, Leaf(Point(got.state.set(name, result))))
+            def added(values: tuple[Value, ...]) -> Tree[Point]:
+                result = arithmetic(op, *values)
+                return self.checked(result, Leaf(Point(got.state.set(name, result))))
+
+            return self.chosen((old, got.value), target, frame, added)
 
         return self._after(value, frame, state, go)
 

@@ -73,18 +73,18 @@ def branch(test: Predicate, then: Tree[S], otherwise: Tree[S]) -> Tree[S]:
         return then
     if test == FALSE:
         return otherwise
-    if _same(then, otherwise):
+    if same(then, otherwise):
         return check(checked(test), then)
     if isinstance(otherwise, Branch) and otherwise.otherwise is not None:
-        if _same(otherwise.then, then):
+        if same(otherwise.then, then):
             return branch(disjunction(test, otherwise.test), then, otherwise.otherwise)
-        if _same(otherwise.otherwise, then):
+        if same(otherwise.otherwise, then):
             either = disjunction(test, negation(otherwise.test))
             return branch(either, then, otherwise.then)
     if isinstance(then, Branch) and then.otherwise is not None:
-        if _same(then.otherwise, otherwise):
+        if same(then.otherwise, otherwise):
             return branch(conjunction(test, then.test), then.then, otherwise)
-        if _same(then.then, otherwise):
+        if same(then.then, otherwise):
             both = conjunction(test, negation(then.test))
             return branch(both, then.otherwise, otherwise)
     return Branch(test, then, otherwise)
@@ -99,7 +99,8 @@ def check(test: Predicate, then: Tree[S]) -> Tree[S]:
     return Branch(test, then, None)
 
 
-def _same(one: Tree[S], two: Tree[S]) -> bool:
+def same(one: Tree[S], two: Tree[S]) -> bool:
+    """Whether two ways lead to the same."""
     # Two stops keep the event alike, but each has its reason to tell.
     return one is two or (isinstance(one, Leaf | Stop) and one == two)
 

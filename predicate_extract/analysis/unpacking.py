@@ -20,6 +20,8 @@ def iterated(value: Value) -> tuple[Value, ...]:
     Raises: Weaken, if that is not a few values known beforehand.
     """
     match value:
+        case Display() if not value.settled:
+            raise Weaken("unsupported", "how many of these are equal is not analysed")
         case Display() if len(value.keys) <= MAX_ITEMS:
             return value.keys
         case Known(it=range() as it) if len(it) <= MAX_ITEMS:

@@ -8,12 +8,15 @@ its name, a function, a collection, or something of which only the family is kno
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from predicate_extract.algebra.enums import compares_plainly, payload
 from predicate_extract.algebra.predicate import Predicate
-from predicate_extract.algebra.terms import Const, Read, Term
+from predicate_extract.algebra.terms import Const, Field, Read, Term
 
 if TYPE_CHECKING:
     from predicate_extract.analysis.code import Code
@@ -62,10 +65,63 @@ class Display:
     def hashed(self) -> bool:
         return self.kind in ("set", "dict")
 
+    @property
+    def settled(self) -> bool:
+        """Whether it is known which of its keys are equal."""
+        return not self.hashed or all(key_of(key) is not None for key in self.keys)
+
     def constants(self) -> tuple[Const, ...] | None:
         """What iteration gives, if it is all constants."""
         found = tuple(item for item in self.keys if isinstance(item, Const))
         return found if len(found) == len(self.keys) else None
+
+
+def display(kind: str, items: Iterable[Value]) -> Display:
+    """What a display makes; of equal keys a set or dict keeps the first, with the last value."""
+    whole = Display(kind, tuple(items))
+    if not whole.hashed or not whole.settled:
+        return whole
+    kept: dict[object, tuple[Value, ...]] = {}
+    for key, *value in zip(*[iter(whole.items)] * (2 if kind == "dict" else 1), strict=True):
+        known = kept.setdefault(key_of(key), (key,))
+        kept[key_of(key)] = (known[0], *value)
+    return Display(kind, tuple(item for entry in kept.values() for item in entry))
+
+
+def key_of(value: Value) -> tuple[object] | None:
+    """Something that equals another key's where Python's values do; None if that is not known."""
+    match value:
+        case Const(constant) if not value.is_nan:  # which is found by its identity
+            return (constant,)
+        case Display("tuple", items):
+            inside = tuple(map(key_of, items))
+            return None if None in inside else (inside,)
+        case Known(type() as it) if type(it).__eq__ is object.__eq__:
+            return (it,)
+        case Known(FunctionType() as it):
+            return (it,)
+        case Known(Enum() as it) if compares_plainly(type(it)):
+            plain = payload(it)
+            return (it if plain is None else plain,)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A value that depends on one field alone, which holds one of a few constants: what it is for
+    each of these. An enum's members are such values, and what they have as `name` and `value`."""
+
+    field: Field
+    rows: tuple[tuple[Const, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """The values of a field whose column holds something that stands for them, in a way that is not
+    known: nothing is to be said of them but whether they are None."""
+
+    field: Field
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +172,19 @@ class Unknown:
     kind: str = "state"
 
 
-Value = Term | Symbol | Known | Display | Function | Method | Forward | Super | Unknown
+Value = (
+    Term
+    | Symbol
+    | Known
+    | Display
+    | Function
+    | Method
+    | Forward
+    | Super
+    | Unknown
+    | Choice
+    | Opaque
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -32,7 +32,7 @@ from predicate_extract.algebra.predicate import (
     Predicate,
     Truthy,
 )
-from predicate_extract.algebra.schema import family, family_of
+from predicate_extract.algebra.schema import family_of
 from predicate_extract.algebra.terms import Const, Field
 from predicate_extract.backends.bounds import for_floats, for_integers
 from predicate_extract.backends.objects import (
@@ -319,8 +319,9 @@ def _prepare(column: Column) -> _Values:
     if pa.types.is_null(array.type):
         # Every value is None; the type that stands in for it does not matter.
         array = array.cast(pa.int64())
+        column = replace(column, array=array)
     type, valid = array.type, valid_rows(array)
-    kind = "member" if member_of is not None else family(type)
+    kind = column.family
     if kind in ("integer", "float", "date", "naive", "aware"):
         array = _to_numpy(array, type)
     return _Values(type, kind, array, valid, column.reached, member_of)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from predicate_extract.algebra.constants import Member
-from predicate_extract.algebra.schema import child, enum_of, family
+from predicate_extract.algebra.schema import child, enum_of, family, is_plain_column
 from predicate_extract.algebra.terms import Field
 from predicate_extract.backends.truth import Unfaithful
 
@@ -25,11 +25,20 @@ UNREACHABLE = object()
 @dataclass(frozen=True, slots=True)
 class Column:
     """The column of a field. `reached`: the rows where the objects on the way to it are there
-    (None: all); `member_of`: the enum whose members its names stand for."""
+    (None: all); `member_of`: the enum whose members its names stand for; `plain`: its values are
+    what the field holds."""
 
     array: Any
     reached: Bools | None
     member_of: str | None
+    plain: bool
+
+    @property
+    def family(self) -> str | None:
+        """The family of its values; None if it has none, or they are not what the field holds."""
+        if self.member_of is not None:
+            return "member"
+        return family(self.array.type) if self.plain else None
 
 
 def column_of(batch: pa.RecordBatch, field: Field) -> Column:
@@ -41,13 +50,12 @@ def column_of(batch: pa.RecordBatch, field: Field) -> Column:
         raise Unfaithful
     level, reached = batch, None
     array: Any = None
-    member_of: str | None = None
+    description: pa.Field | None = None
     for depth, name in enumerate(field.path):
         description = child(level.schema if depth == 0 else level.type, name)
         if description is None:
             raise Unfaithful
         array = level.column(name) if depth == 0 else level.field(name)
-        member_of = enum_of(description)
         if depth + 1 < len(field.path):
             if not pa.types.is_struct(array.type):
                 raise Unfaithful
@@ -55,7 +63,8 @@ def column_of(batch: pa.RecordBatch, field: Field) -> Column:
             level = array
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    return Column(array, reached, member_of)
+    assert description is not None, "the path is not empty"
+    return Column(array, reached, enum_of(description), is_plain_column(description))
 
 
 def meet(one: Bools | None, two: Bools | None) -> Bools | None:
@@ -81,7 +90,7 @@ def distinct(column: Column) -> tuple[list[object], npt.NDArray[np.int64]]:
 
     Raises: Unfaithful, if a row's object cannot be told from the column.
     """
-    if column.reached is not None or family(column.array.type) is None:
+    if column.reached is not None or column.family is None:
         values = objects(column)
         return values, np.arange(len(values))
     coded = column.array.dictionary_encode()
@@ -98,6 +107,8 @@ def objects(column: Column) -> list[object]:
 
     Raises: Unfaithful.
     """
+    if not column.plain and column.member_of is None:
+        raise Unfaithful
     values = _objects(column.array, column.member_of)
     if column.reached is None:
         return values

@@ -74,11 +74,9 @@ class _Spark(Backend[Column]):
                 for const in values:
                     hits = hits | self._equal(slot, column, const.value)
                 return self._reach(field, hits)
-            case IsNull(Field() as field):
-                _, column = self._find(field)
-                return self._reach(field, column.isNull())
-            case Defined(Field() as field):
-                self._find(field)
+            case IsNull(Field() as field) if find(self.schema, field) is not None:
+                return self._reach(field, self._column(field.path).isNull())
+            case Defined(Field() as field) if find(self.schema, field) is not None:
                 return self._reach(field, self.constant(True))
             case Truthy(Field() as field):
                 slot, column = self._find(field)
@@ -87,7 +85,7 @@ class _Spark(Backend[Column]):
 
     def _find(self, field: Field) -> tuple[Slot, Column]:
         slot = find(self.schema, field)
-        if slot is None or slot.member_of is not None:
+        if slot is None or not slot.plain:
             raise Unfaithful
         return slot, self._column(field.path)
 

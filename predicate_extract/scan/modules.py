@@ -180,7 +180,7 @@ class _Reader:
         if not all(isinstance(base, type) for base in bases) or node.keywords:
             return NotRun(qualname)
         if any(issubclass(base, enum.Enum) for base in bases):
-            return self._enum(node, bases)
+            return self._enum(node, qualname, bases)
         if any("__init_subclass__" in vars(each) for base in bases for each in base.__mro__[:-1]):
             return NotRun(qualname)  # making the class would run it
         cell = CellType()
@@ -214,7 +214,7 @@ class _Reader:
         cell.cell_contents = made
         return made
 
-    def _enum(self, node: ast.ClassDef, bases: list[Any]) -> Any:
+    def _enum(self, node: ast.ClassDef, qualname: str, bases: list[Any]) -> Any:
         members: dict[str, Any] = {}
         for statement in node.body:
             match statement:
@@ -232,7 +232,13 @@ class _Reader:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return kind(node.name, members, type=mixed[0] if mixed else None)
+                return kind(
+                    node.name,
+                    members,
+                    module=self._names["__name__"],
+                    qualname=qualname,
+                    type=mixed[0] if mixed else None,
+                )
         except (TypeError, ValueError):
             return NotRun(node.name)
 

@@ -53,7 +53,7 @@ class Terms:
             missing = any_of(is_null(self._column(way)) for way in ways)
         value = Value(
             sql,
-            slot.family or ("list" if pa.types.is_list(slot.type) else None),
+            slot.family or ("list" if slot.plain and pa.types.is_list(slot.type) else None),
             nulls=(null,) if slot.nullable or not slot.reachable else (),
             none=null & ~missing if slot.nullable else FALSE,
             raised=missing,

@@ -238,7 +238,7 @@ class Writer:
             (
                 "class Parent(FIFOFilter):",
                 "    def enqueue(self, event):",
-                *_indented(_indented([*start, *self._block(1)])),
+                *indented(indented([*start, *self._block(1)])),
                 f"class Filter({parent}):",
                 "    def __init__(self, limit=1):",
                 "        super().__init__()",
@@ -256,7 +256,7 @@ class Writer:
                 "    def forward(self, event):",
                 "        super().enqueue(event)",
                 "    def enqueue(self, event):",
-                *_indented(_indented([*start, *self._block(2)])),
+                *indented(indented([*start, *self._block(2)])),
                 "",
             )
         )
@@ -298,38 +298,38 @@ class Writer:
         self._loops += 1
         turns = f"turns{self._loops}"  # which nothing inside sets back, so that the loop ends
         shapes = (
-            ["for v in (1, 2):", *_indented(body)],
-            ["for v in (1, 2):", *_indented([*body, "if v == s.a:", "    break"])],
-            ["for v in (1, 'a'):", "    if v == s.b:", "        continue", *_indented(body)],
-            ["for v in (1, 2):", *_indented(body), "else:", "    v = 0"],
-            ["for v in s.c:", *_indented(body)],
-            ["with NULL:", *_indented(body)],
-            ["with nullcontext():", *_indented(body)],
-            ["with suppress(Exception):", *_indented(body)],
-            [f"{turns} = 0", f"while {turns} < 2:", f"    {turns} += 1", *_indented(body)],
-            ["while s.a == 1:", *_indented([*body, "break"])],
+            ["for v in (1, 2):", *indented(body)],
+            ["for v in (1, 2):", *indented([*body, "if v == s.a:", "    break"])],
+            ["for v in (1, 'a'):", "    if v == s.b:", "        continue", *indented(body)],
+            ["for v in (1, 2):", *indented(body), "else:", "    v = 0"],
+            ["for v in s.c:", *indented(body)],
+            ["with NULL:", *indented(body)],
+            ["with nullcontext():", *indented(body)],
+            ["with suppress(Exception):", *indented(body)],
+            [f"{turns} = 0", f"while {turns} < 2:", f"    {turns} += 1", *indented(body)],
+            ["while s.a == 1:", *indented([*body, "break"])],
             [
                 "match s.a:",
                 "    case 1 | 'a':",
-                *_indented(_indented(body)),
+                *indented(indented(body)),
                 "    case None:",
                 "        return",
             ],
             [
                 "match s.a, s.b:",
                 "    case (1, v) if v:",
-                *_indented(_indented(body)),
+                *indented(indented(body)),
                 "    case _:",
                 "        v = 3",
             ],
             [
                 "match s.c:",
                 "    case str(v):",
-                *_indented(_indented(body)),
+                *indented(indented(body)),
                 "    case [v, 1]:",
                 "        return",
             ],
-            ["match s.b:", "    case int() | float() as v:", *_indented(_indented(body))],
+            ["match s.b:", "    case int() | float() as v:", *indented(indented(body))],
         )
         return self._random.choice(shapes)
 
@@ -338,11 +338,14 @@ class Writer:
             self._random.choice(("atom", "atom", "atom", "not", "and", "or")) if depth else "atom"
         )
         if shape == "atom":
-            op, constant = self._random.choice(OPS), self._random.choice(self._constants)
-            return self._random.choice(self._atoms).format(op=op, k=constant)
+            return self._atom()
         if shape == "not":
             return f"not ({self._question(depth - 1)})"
         return f"({self._question(depth - 1)}) {shape} ({self._question(depth - 1)})"
+
+    def _atom(self) -> str:
+        op, constant = self._random.choice(OPS), self._random.choice(self._constants)
+        return self._random.choice(self._atoms).format(op=op, k=constant)
 
     def _block(self, depth: int) -> list[str]:
         lines: list[str] = []
@@ -360,11 +363,11 @@ class Writer:
             elif kind < 0.55:
                 lines.append(self._random.choice(self._effects))
             elif kind < 0.93:
-                lines += [f"if {self._question(2)}:", *_indented(self._block(depth - 1))]
+                lines += [f"if {self._question(2)}:", *indented(self._block(depth - 1))]
                 if self._random.random() < 0.4:
-                    lines += [f"elif {self._question(2)}:", *_indented(self._block(depth - 1))]
+                    lines += [f"elif {self._question(2)}:", *indented(self._block(depth - 1))]
                 if self._random.random() < 0.3:
-                    lines += ["else:", *_indented(self._block(depth - 1))]
+                    lines += ["else:", *indented(self._block(depth - 1))]
             elif kind < 0.97:
                 ends = (
                     "except Exception:\n    pass",
@@ -373,12 +376,12 @@ class Writer:
                     "finally:\n    super().enqueue(event)",
                     "except ValueError:\n    self.count += 1",
                 )
-                lines += ["try:", *_indented(self._block(depth - 1))]
+                lines += ["try:", *indented(self._block(depth - 1))]
                 lines += self._random.choice(ends).split("\n")
             else:
                 lines += self._compound(self._block(depth - 1))
         return lines
 
 
-def _indented(lines: list[str]) -> list[str]:
+def indented(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]

@@ -7,6 +7,7 @@ claimed: the predicate says precisely which events are forwarded, alone and unch
 from __future__ import annotations
 
 import linecache
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -35,12 +36,15 @@ def thing(fields: dict[str, Any]) -> SimpleNamespace:
     return SimpleNamespace(**inner)
 
 
-def load(text: str) -> dict[str, Any]:
-    """Execute a program from a file that only `linecache` knows."""
+def load(text: str, base: type = FIFOFilter) -> dict[str, Any]:
+    """Execute a program, with this base class, from a file that only `linecache` knows."""
     filename = f"generated-{next(_numbers)}.py"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    namespace: dict[str, Any] = {"FIFOFilter": FIFOFilter, "NOTES": NOTES, "__name__": "generated"}
-    exec(compile(text, filename, "exec", dont_inherit=True), namespace)
+    namespace: dict[str, Any] = {"FIFOFilter": base, "NOTES": NOTES, "__name__": "generated"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # `is` with a literal is a question, too
+        code = compile(text, filename, "exec", dont_inherit=True)
+    exec(code, namespace)
     return namespace
 
 

@@ -106,10 +106,10 @@ def test_the_filters_of_a_tree_are_found_without_running_it(tree: Path) -> None:
     before = set(sys.modules)
     found = found_in(tree)
     assert {name: (str(each.predicate), each.exact) for name, each in found.items()} == {
-        "Base": ("kind = ENUM 'Kind.NEW'", True),
+        "Base": ("kind = ENUM 'shop.kinds:Kind.NEW'", True),
         "Narrow": (
             "price > 0 AND price <= 10 AND word IN ('a', 'b') AND match(id, '^x')"
-            " AND kind = ENUM 'Kind.NEW'",
+            " AND kind = ENUM 'shop.kinds:Kind.NEW'",
             True,
         ),
         "Chance": ("price > 5", False),
