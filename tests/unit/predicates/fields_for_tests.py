@@ -469,13 +469,13 @@ def module(parts: dict[int, list[str]]) -> str:
         "        return value if value == self.limit else None",
         "    def enqueue(self, event):",
         "        part = event.content.part",
-        *(f"        if part == {number}: return self.part_{number}(event)" for number in parts),
+        *(f"        if part == {number}: self.part_{number}(event)" for number in parts),
     ]
     for number, body in parts.items():
         lines += [f"    def part_{number}(self, event):", *indented(indented(body))]
     for number in parts:
         lines += [f"class Only{number}(Filter):", "    def enqueue(self, event):"]
-        lines += [f"        return self.part_{number}(event)"]
+        lines += [f"        self.part_{number}(event)"]
     return "\n".join((WIDER, *lines, ""))
 
 

@@ -143,6 +143,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("block", range(metafunc.config.getoption("rounds") or 40))
 
 
+@pytest.mark.filterwarnings(
+    "ignore::activebroker.core.errors.FilterWarning"
+)  # some forward nothing
 def test_filters_on_fields_of_every_kind(nodes, block):
     exact, wrong = check(nodes, block)
     assert not wrong, "\n\n".join(wrong[:3])
