@@ -6,12 +6,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, MutableMapping
 from typing import Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
 
-from activebroker.core.errors import InvalidFilter
+from activebroker.core.errors import FilterNotPicklable, InvalidFilter
 from activebroker.events import Event
 from activebroker.filters.shipping import dumps, loads
+
+log = logging.getLogger(__name__)
+_told: MutableMapping[type, set[str]] = WeakKeyDictionary()  # of which attributes, once
 
 
 class FIFOFilter:
@@ -48,6 +54,7 @@ class FIFOFilter:
     idle_after: ClassVar[float | None] = None
 
     _forwarded: list[Event]
+    _begun_with: Mapping[str, str] = {}  # attribute → class, after `on_start`
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> FIFOFilter:
         # Not in __init__: a subclass need not call super().__init__().
@@ -64,7 +71,11 @@ class FIFOFilter:
     enqueue.__forwards__ = enqueue  # type: ignore[attr-defined]
 
     def on_start(self) -> None:
-        """Run before the first event of a stream; may not forward (there is no event yet)."""
+        """Run before the first event of a stream; may not forward (there is no event yet).
+
+        It runs again where the filter moves to, before `restore`, if it has made something that
+        cannot be pickled, as a lock or a connection.
+        """
 
     def on_end(self) -> None:
         """Run after the last event of a stream; may forward what is still held back."""
@@ -73,13 +84,70 @@ class FIFOFilter:
         """Run when no event came for `idle_after` seconds; may forward."""
 
     def snapshot(self) -> bytes:
-        """Return the state, to be given to `restore` of a new instance at another place."""
+        """Return the state, to be given to `restore` of a new instance at another place.
+
+        That is all attributes. What cannot be pickled is left out if `__init__` or `on_start` has
+        made it, for these make it anew; else this raises FilterNotPicklable.
+        """
         state = {name: value for name, value in vars(self).items() if name != "_forwarded"}
-        return dumps(state)
+        try:
+            return dumps((state, ()))
+        except Exception:  # noqa: BLE001 - pickling can raise anything
+            left_out = self._made_anew(state)
+        return dumps(({name: state[name] for name in state if name not in left_out}, left_out))
 
     def restore(self, state: bytes) -> None:
         """Take over the state that `snapshot` returned at the old place."""
-        vars(self).update(loads(state))
+        kept, left_out = loads(state)
+        begun_with = kept.get("_begun_with", {})
+
+        def missing() -> list[str]:
+            now = vars(self)
+            return [
+                name
+                for name in left_out
+                if name not in now or _class_of(now[name]) != begun_with[name]
+            ]
+
+        if missing():
+            self.on_start()
+            self._take()
+        if still := missing():
+            raise InvalidFilter(
+                f"{type(self).__qualname__} was moved without {', '.join(still)}, which cannot be "
+                "pickled, and on_start did not make it anew: let it make the same each time."
+            )
+        vars(self).update(kept)
+
+    def _begin(self) -> None:
+        """`on_start` has run."""
+        self._begun_with = {name: _class_of(value) for name, value in vars(self).items()}
+
+    def _made_anew(self, state: Mapping[str, Any]) -> tuple[str, ...]:
+        """The attributes that cannot be pickled, and need not."""
+        names: list[str] = []
+        for name, value in state.items():
+            try:
+                dumps(value)
+            except Exception as error:
+                # What is in a container has come there since, or may have.
+                held = isinstance(value, dict | list | set | tuple | deque)
+                if held or self._begun_with.get(name) != _class_of(value):
+                    raise FilterNotPicklable(
+                        f"The state of {type(self).__qualname__} cannot be taken to another place: "
+                        f"{name}: {error}. Make such an object in on_start, as an attribute of its "
+                        "own, or define snapshot and restore."
+                    ) from error
+                told = _told.setdefault(type(self), set())
+                if hasattr(value, "__dict__") and name not in told:
+                    told.add(name)
+                    log.warning(
+                        "%s.%s (%s) cannot be pickled: where the filter moves it is made anew, "
+                        "without what has come into it",
+                        *(type(self).__qualname__, name, _class_of(value)),
+                    )
+                names.append(name)
+        return tuple(names)
 
     def _take(self) -> list[Event]:
         forwarded, self._forwarded = self._forwarded, []
@@ -95,6 +163,11 @@ class FunctionFilter(FIFOFilter):
     def enqueue(self, event: Event) -> None:
         if truth(self.function(event.content)):
             super().enqueue(event)
+
+
+def _class_of(value: object) -> str:
+    cls = type(value)
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def truth(answer: object) -> bool:

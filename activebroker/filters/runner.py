@@ -196,13 +196,22 @@ class FilterRunner:
         return {key: instance.snapshot() for key, instance in self._instances.items()}
 
     def restore(self, states: dict[str, bytes]) -> None:
-        """Make an instance for every state; `on_start` ran at the old place and is not run."""
+        """Make an instance for every state; `on_start` ran at the old place, and is run only to
+        make anew what could not come along. Raises the first error, after all that can be restored.
+        """
         if self._payload.stateless:
             return
+        errors: list[BaseException] = []
         for key, state in states.items():
-            instance = self._payload.make()
-            instance.restore(state)
-            self._instances[key] = instance
+            try:
+                instance = self._payload.make()
+                instance.restore(state)
+            except BaseException as error:  # noqa: BLE001 - user code
+                errors.append(error)
+            else:
+                self._instances[key] = instance
+        if errors:
+            raise errors[0]
 
     def modulate(self, payload: Payload, envelope: Envelope) -> None:
         """Give all instances, and those that are made later, the parameters of another payload.
@@ -221,6 +230,7 @@ class FilterRunner:
         if (instance := self._instances.get(key)) is None:
             instance = self._instances[key] = self._payload.make()
             self._hook(instance, instance.on_start, supplier, result)
+            instance._begin()
         return instance
 
     def _hook(
