@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from activebroker.broker.messages import Body
+from activebroker.core.decoding import UNDECODABLE
 from activebroker.core.errors import ProtocolError
 from activebroker.routing import Count
 
@@ -44,7 +45,7 @@ def decode(data: bytes | memoryview) -> Frame:
     """Raises ProtocolError for what is not a frame of this protocol version."""
     try:
         frame = _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise ProtocolError(
             f"A peer sent what is not a frame of this protocol: {error}."
         ) from error

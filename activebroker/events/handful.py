@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from activebroker.core.decoding import UNDECODABLE
 from activebroker.core.errors import ProtocolError
 from activebroker.events.batch import Batch
 from activebroker.events.event import Event
@@ -121,7 +122,7 @@ def load_lists(type: EventType, supplier: str, data: memoryview) -> Handful:
     """Return the batch that `dump_lists` stored; raises `ProtocolError` if it is none."""
     try:
         lists = type.lists.decode(data)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise ProtocolError(
             f"a batch of {type.name} from supplier {supplier!r} is malformed: {error}"
         ) from error

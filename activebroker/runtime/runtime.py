@@ -67,7 +67,7 @@ from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
 from activebroker.runtime.timers import Timers
 from activebroker.runtime.workers import MakeRunner, Workers
-from activebroker.transport import Claim, Told, Transport
+from activebroker.transport import Claim, Complaints, Told, Transport
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +128,7 @@ class Runtime:
         self._replies: dict[int, Future[Any]] = {}
         self._request_ids = itertools.count(1)
         self._timers = Timers()
+        self._complaints = Complaints(log)
         self._thread = threading.Thread(target=self._run, name=f"node {self.name}", daemon=True)
         try:
             self._workers = Workers(key, engines, self.registry, self.post)
@@ -338,7 +339,7 @@ class Runtime:
         try:
             self._handle(frame)
         except ProtocolError as error:
-            log.warning("node %r drops the connection to %r: %s", self.name, source, error)
+            self._complaints.say(source, f"Dropped the connection to {source!r}: {error}")
             self.transport.forget(source)
 
     def _handle(self, input: Input) -> None:

@@ -1,6 +1,7 @@
 """Transports carry a node's frames: between machines, between processes, and within one."""
 
 from activebroker.transport.base import Arrival, Outgoing, Transport
+from activebroker.transport.complaints import Complaints
 from activebroker.transport.local import LocalHub, LocalTransport
 from activebroker.transport.zeromq import (
     Claim,
@@ -15,6 +16,7 @@ from activebroker.transport.zeromq import (
 __all__ = [
     "Arrival",
     "Claim",
+    "Complaints",
     "Hello",
     "LocalHub",
     "LocalTransport",

@@ -16,7 +16,7 @@ from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from activebroker.transport.complaints import Complaints
-from activebroker.transport.newcomers import Newcomers, room
+from activebroker.transport.newcomers import TOO_MANY, Newcomers
 
 log = logging.getLogger(__name__)
 DOMAIN = b"activebroker"
@@ -53,6 +53,13 @@ class Gate:
         else:
             self._follow()
 
+    def admits(self, descriptor: int) -> bool:
+        """Whether who sends by this connection may stay."""
+        stays = self.newcomers.stays(descriptor)
+        if not stays:
+            self._complaints.say("room", f"A connection to port {self.port} was {TOO_MANY}")
+        return stays
+
     def cut(self, descriptor: int) -> None:
         """End a connection; ZeroMQ sees that its peer has closed it."""
         try:
@@ -73,17 +80,13 @@ class Gate:
             each.close(linger=0)
 
     def _answer(self) -> None:
+        self._follow()  # who asks has come
         version, request, _, address, _, _, *credentials = self._questions.recv_multipart()
         if [z85.encode(each) for each in credentials] != [self._public_key]:
             status, text = b"400", b"Unknown key"
-        elif room() < 0:
-            # It tries again after a while.
-            status, text = b"300", b"No room"
-            self._complaints.say(
-                "room",
-                f"Refused a connection from {address.decode()}: this process has almost as many "
-                "files open as it may (`ulimit -n`). Allow it more.",
-            )
+        elif not self.newcomers.may_stay():
+            status, text = b"300", b"No room"  # it tries again after a while
+            self._complaints.say("room", f"A connection from {address.decode()} was {TOO_MANY}")
         else:
             status, text = b"200", b"OK"
         self._questions.send_multipart([version, request, status, text, b"", b""])
@@ -95,10 +98,6 @@ class Gate:
             if told["event"] == zmq.Event.ACCEPTED:
                 self.newcomers.came(int(told["value"]))
             else:
-                self.newcomers.went(int(told["value"]))
-        if self.newcomers and (cut := self.newcomers.make_room()):
-            self._complaints.say(
-                "cut",
-                f"Cut {cut} connections at port {self.port} that have not shown the fabric's key: "
-                "there are too many for this process's limit on open files.",
-            )
+                self.newcomers.closed(int(told["value"]))
+        if cut := self.newcomers.make_room():
+            self._complaints.say("room", f"{cut} connections to port {self.port} were {TOO_MANY}")

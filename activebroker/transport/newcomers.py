@@ -17,6 +17,10 @@ except ImportError:  # a system without limits on files
 
 MOST = 1000  # newcomers at once
 RESERVE = 64  # file descriptors that stay free, but no more than an eighth of all
+TOO_MANY = (  # what a log says that they were
+    "cut, before their peers had said who they are: there are too many, or this process has almost "
+    "as many files open as it may (`ulimit -n`)."
+)
 OPENED = "/dev/fd"  # names of this process's open files
 
 
@@ -37,30 +41,42 @@ def room() -> int:
 
 
 class Newcomers:
-    """By file descriptor, oldest first. `cut` ends the connection of one."""
+    """By file descriptor, oldest first. `cut` ends the connection of one, at once or soon."""
 
     def __init__(self, cut: Callable[[int], None]) -> None:
         self._cut = cut
-        self._descriptors: dict[int, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._descriptors)
-
-    def __contains__(self, descriptor: int) -> bool:
-        return descriptor in self._descriptors
+        self._here: dict[int, None] = {}
+        self._going: dict[int, None] = {}  # were cut, but are not closed yet
 
     def came(self, descriptor: int) -> None:
-        self._descriptors[descriptor] = None
+        self._here[descriptor] = None
 
-    def went(self, descriptor: int) -> None:
-        """It has said who it is, or is gone."""
-        self._descriptors.pop(descriptor, None)
+    def may_stay(self) -> bool:
+        """Whether one of those here may, if the others have to go for it."""
+        return room() + len(self._here) + len(self._going) > 0
+
+    def stays(self, descriptor: int) -> bool:
+        """It has said who it is. Returns whether it may stay: several may have come at once."""
+        if descriptor not in self._here or self.may_stay():
+            self._here.pop(descriptor, None)
+            return True
+        self._end(descriptor)
+        return False
+
+    def closed(self, descriptor: int) -> None:
+        self._going.pop(descriptor, None)
+        self._here.pop(descriptor, None)
 
     def make_room(self) -> int:
         """Cut the oldest where there are too many; return how many were."""
-        too_many = max(len(self._descriptors) - MOST, -room(), 0)
-        oldest = list(islice(self._descriptors, too_many))
+        if not self._here:
+            return 0
+        too_many = max(len(self._here) - MOST, -room() - len(self._going), 0)
+        oldest = list(islice(self._here, too_many))
         for descriptor in oldest:
-            self.went(descriptor)
-            self._cut(descriptor)
+            self._end(descriptor)
         return len(oldest)
+
+    def _end(self, descriptor: int) -> None:
+        self._going[descriptor] = self._here.pop(descriptor)
+        self._cut(descriptor)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from activebroker.transport.base import Arrival, Outgoing
 from activebroker.transport.complaints import Complaints
-from activebroker.transport.newcomers import Newcomers
+from activebroker.transport.newcomers import TOO_MANY, Newcomers
 from activebroker.transport.wire import Disconnected, Malformed, Wire
 
 log = logging.getLogger(__name__)
@@ -135,11 +135,7 @@ class UnixSockets:
             return
         self._newcomers.came(self._add(connected).socket.fileno())
         if cut := self._newcomers.make_room():
-            self._complaints.say(
-                "cut",
-                f"Cut {cut} connections from this machine that have not said who they are: there "
-                "are too many for this process's limit on open files.",
-            )
+            self._complaints.say("room", f"{cut} connections from this machine were {TOO_MANY}")
 
     def _taken(self, wire: Wire) -> list[Arrival]:
         """The frames that have come. Raises Disconnected, Malformed."""
@@ -149,8 +145,9 @@ class UnixSockets:
             name = messages.pop(0)
             if len(name) != 1 or len(name[0]) > LONGEST_NAME:
                 raise Malformed("no name, first of all")
+            if not self._newcomers.stays(descriptor):
+                return []
             peer = self._peers[descriptor] = str(name[0], errors="replace")
-            self._newcomers.went(descriptor)
             self._used[peer] = wire  # it may be another process of that name
         if not all(messages):
             raise Malformed("a message without parts")
@@ -174,7 +171,7 @@ class UnixSockets:
     def _drop(self, wire: Wire) -> None:
         descriptor = wire.socket.fileno()
         del self._wires[descriptor]
-        self._newcomers.went(descriptor)
+        self._newcomers.closed(descriptor)
         peer = self._peers.pop(descriptor, None)
         if peer is not None and self._used.get(peer) is wire:
             del self._used[peer]

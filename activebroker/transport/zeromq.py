@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 import zmq
 
+from activebroker.core.decoding import UNDECODABLE
 from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
 from activebroker.transport.base import Arrival, Outgoing
 from activebroker.transport.complaints import Complaints
@@ -35,6 +36,7 @@ NOBLOCK, SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 POLLIN, POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 MESSAGE_BYTES = 2 * WHOLE  # that a part may have: whoever sends a larger one is cut off
 SOCKETS = 16_384  # peers that can be dialled
+BACKLOG = 4096  # connections that wait to be accepted; further ones would try again after seconds
 RECONNECT = 2000  # milliseconds, at most, between attempts to connect
 BURST = 256  # frames taken from a socket before the others get their turn
 COPY_BELOW = 256 << 10  # bytes; smaller buffers are cheaper copied than shared and freed later
@@ -180,6 +182,7 @@ class ZeroMQTransport:
         # What may be under way is bounded by the flows' credit; a limit here would drop frames.
         router.set_hwm(0)
         router.maxmsgsize = MESSAGE_BYTES
+        router.backlog = BACKLOG
         router.bind(listen)
         self._watch(router)
         self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
@@ -237,7 +240,8 @@ class ZeroMQTransport:
                 assert self._gate is not None
                 identity = parts.pop(0).bytes
                 descriptor = int(parts[-1].get(zmq.SRCFD)) if parts else -1
-                self._gate.newcomers.went(descriptor)
+                if not self._gate.admits(descriptor):
+                    continue
                 if parts and parts[0].bytes == WHO_ARE_YOU:
                     self._asked(source, identity, [part.bytes for part in parts[1:]])
                     continue
@@ -274,7 +278,7 @@ class ZeroMQTransport:
         if not claims:
             told(None)
             return
-        with suppress(msgspec.DecodeError):  # who sends anything else gets no answer
+        with suppress(*UNDECODABLE):  # who sends anything else gets no answer
             self.claimed(msgspec.msgpack.decode(claims[0], type=Claim), told)
 
     def _drain_wakes(self) -> None:
@@ -353,7 +357,7 @@ def probe(address: str, key: str, patience: float, claim: Claim | None = None) -
 def _hello(data: bytes, address: str) -> Hello:
     try:
         return msgspec.msgpack.decode(data, type=Hello)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise ProtocolError(f"What answers at {address} is not an activebroker node.") from error
 
 

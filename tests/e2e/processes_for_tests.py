@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import selectors
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+
+import psutil
 
 PATIENCE = 60.0  # seconds; a deadline for slow machines, no pace
 
@@ -56,11 +59,14 @@ class Programs:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def broker(self, name: str, join: str | None = None) -> tuple[Program, str]:
-        """Start a broker; return it and its address."""
-        command = Path(sys.executable).with_name("activebroker")
+    def broker(
+        self, name: str, join: str | None = None, files: int | None = None
+    ) -> tuple[Program, str]:
+        """Start a broker, which may open so many `files`; return it and its address."""
+        command = str(Path(sys.executable).with_name("activebroker"))
         arguments = ["broker", "--listen", "tcp://127.0.0.1:*", "--name", name]
-        program = self._start(str(command), *arguments, *(["--join", join] if join else []))
+        limit = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files)] if files else []
+        program = self._start(*limit, command, *arguments, *(["--join", join] if join else []))
         found = re.search(r"tcp://127\.0\.0\.1:\d+", program.line())
         assert found
         return program, found.group()
@@ -110,6 +116,18 @@ class Program:
         """SIGKILL: it has no time to say goodbye."""
         self._process.kill()
         self._process.wait(PATIENCE)
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self._process.pid)
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does."""
+        self._process.send_signal(signal.SIGINT)
 
     def finish(self) -> tuple[int, str, str]:
         """Wait for its end; return exit code, and what is left of its outputs."""

@@ -192,7 +192,7 @@ def test_what_a_peer_sends_costs_its_connection(
         node.transport._queue.put(("stranger", head, ()))  # type: ignore[attr-defined]
     eventually(lambda: len(forgotten) == 4)
     assert set(forgotten) == {"stranger"} and node.failure is None
-    assert "drops the connection to 'stranger'" in caplog.text
+    assert "Dropped the connection to 'stranger'" in caplog.text
     channel = fabric.channel("ticks", Tick)
     with channel.subscribe(timeout=PATIENCE) as events, channel.supplier("A") as supplier:
         supplier.publish(Tick(1))
