@@ -181,4 +181,4 @@ def test_a_lock_of_on_start_moves_with_a_filter(fabric: ab.Fabric) -> None:
             derived.move(to)
         came = [event.content.price for _, event in zip(range(9), events, strict=False)]
     assert came == [n + 1.0 for n in range(9)]
-    assert derived.errors.count == 0
+    assert not list(derived.errors)
