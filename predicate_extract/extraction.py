@@ -201,7 +201,7 @@ def _result(
         # Only an exact predicate needs the difference between what is true and what raises.
         predicate=widened(found.predicate) if reasons else found.predicate,
         exact=not reasons,
-        stateful=stateful,
+        stateful=stateful and bool(reasons),  # where it is exact, it does nothing but forward
         reasons=reasons,
         fields=tuple(uses),
         source=source.text if source else None,

@@ -274,7 +274,7 @@ def unpack(envelope: Envelope, key: bytes) -> Payload:
             f"runs {_dotted(PYTHON_VERSION)}. Use the same minor version on both sides."
         )
     try:
-        cls, args, instance, values, input_cls, output_cls = loads(envelope.body)
+        cls, args, instance, values, input_cls, output_cls = loads(envelope.body, FIFOFilter)
     except Exception as error:
         raise PayloadRefused(
             f"Filter {envelope.name} cannot be loaded here: {type(error).__name__}: {error}. "

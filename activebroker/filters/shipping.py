@@ -1,4 +1,4 @@
-"""cloudpickle, with two rules of our own for classes.
+"""cloudpickle, with three rules of our own for classes.
 
 *The user's own modules travel.* A broker has the installed packages, but not the script, module or
 notebook in which a filter and its helpers were written (`origins`); these are pickled by value.
@@ -6,6 +6,9 @@ notebook in which a filter and its helpers were written (`origins`); these are p
 *A class that is here already stays as it is.* cloudpickle recognises a class that it has shipped
 before, but writes the shipped attributes over it. In the process that defined the class that would
 replace its methods by copies: with other globals, and without a source to analyse.
+
+*A filter from a notebook or a shell is a copy everywhere*, as a function is: its globals are those
+of the moment at which it was derived, for which its predicate holds, also when a cell runs again.
 """
 
 from __future__ import annotations
@@ -45,9 +48,10 @@ def dumps(value: Any) -> bytes:
     return file.getvalue()
 
 
-def loads(data: bytes) -> Any:
-    """Unpickle what `dumps` made. This runs code: verify first where it came from."""
-    return _Unpickler(io.BytesIO(data)).load()
+def loads(data: bytes, copied: type | None = None) -> Any:
+    """Unpickle what `dumps` made; subclasses of `copied` that were defined in a session of this
+    process are made anew. This runs code: verify first where it came from."""
+    return _Unpickler(io.BytesIO(data), copied).load()
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -59,8 +63,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, copied: type | None) -> None:
         super().__init__(file)
+        self._copied = copied
         self._here_already: set[type] = set()
 
     def find_class(self, module: str, name: str) -> Any:
@@ -78,6 +83,8 @@ class _Unpickler(pickle.Unpickler):
             known = internals._DYNAMIC_CLASS_TRACKER_BY_ID.get(arguments[-2])
             if known is None:
                 return make(*arguments)
+            if self._copied and issubclass(known, self._copied) and _is_of_session(known):
+                return make(*arguments[:-2], None, arguments[-1])
             self._here_already.add(known)
             return known
 
@@ -85,6 +92,10 @@ class _Unpickler(pickle.Unpickler):
 
     def _set_state(self, cls: type, state: Any) -> Any:
         return cls if cls in self._here_already else internals._class_setstate(cls, state)
+
+
+def _is_of_session(cls: type) -> bool:
+    return cls.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
 
 
 def _travellers() -> list[ModuleType]:

@@ -3,16 +3,15 @@
 An attribute is a constant of the instance when only `__init__` or the class body sets it, no method
 lets the instance out of its hands, and its value is a plain one. When the *class* is the target,
 the instance that will run is made later, elsewhere: there, `__init__` must compute the value from
-its arguments and constants alone.
+its arguments and constants alone. When an *instance* is, copies of it run, which have what it has,
+and only the methods that may run after this count.
 """
 
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import FunctionType, MemberDescriptorType
 from typing import Any
@@ -23,6 +22,7 @@ from predicate_extract.analysis.effects import (
     may_change_something,
     stores,
 )
+from predicate_extract.analysis.given import family_of_value, is_alone, kept_by_copies
 from predicate_extract.analysis.initial import (
     assigned_by,
     assigned_once,
@@ -30,15 +30,20 @@ from predicate_extract.analysis.initial import (
     family_of_expression,
     is_repeatable,
 )
+from predicate_extract.analysis.methods import (
+    MAKING,
+    ClassFunction,
+    Method,
+    functions_of,
+    later,
+    mentions,
+)
 from predicate_extract.analysis.scope import is_fresh, is_mutable, only_reads, wrap
-from predicate_extract.analysis.source import Source, trusted_source
+from predicate_extract.analysis.source import trusted_source
 from predicate_extract.analysis.values import Display, Function, Known, Symbol, Unknown, Value
 from predicate_extract.report import Weaken
 
 _LOOKUP_HOOKS = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
-_DATACLASS_METHODS = frozenset(
-    ("__repr__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__replace__")
-)
 
 
 def _is_deep(value: Any) -> bool:
@@ -119,6 +124,8 @@ class FilterInstance:
         fixed = self._class_attribute(name)
         if name in self._modulated:
             value, fresh = self._modulated[name], True  # its own copy
+        elif name in self._kept:
+            value, fresh = self._kept[name], is_alone(name, self._kept)
         elif name in self._init_values:
             if fixed is not None and not isinstance(fixed[0], MemberDescriptorType):
                 raise Weaken("state", f"self.{name} is set both in the class and in __init__")
@@ -147,15 +154,18 @@ class FilterInstance:
 
     def _state(self, name: str) -> Unknown:
         """An attribute that changes: it is there, and perhaps its family is known."""
-        if name not in self._init_values and self._class_attribute(name) is None:
+        kept = name in self._kept
+        if not (kept or name in self._init_values or self._class_attribute(name) is not None):
             raise Weaken("state", f"self.{name} may not be there yet", _HOIST)
         families = {
             family_of_expression(assigned_by(node, method.source))
-            for method in self._methods
+            for method in (self._later if kept else self._methods)
             for node, _ in stores(method.source)
             if node.attr == name
         }
-        if name not in self._init_values:
+        if kept:
+            families.add(family_of_value(self._kept[name]))
+        elif name not in self._init_values:
             families.add(family_of_expression(bound_in_class(self.cls, name)))
         families.discard("same")
         if families <= {"integer", "float"} and families:
@@ -172,23 +182,23 @@ class FilterInstance:
         names = frozenset(method.name for method in self._methods)
         return any(
             method.name != "__init__" and may_change_something(method.source, names)
-            for method in self._methods
+            for method in self._later
         )
 
     # -- the methods' code ---------------------------------------------------------------------
 
     @cached_property
-    def _functions(self) -> list[_Function | None]:
+    def _functions(self) -> list[ClassFunction | None]:
         """Every function of the classes below the base; None for what cannot be looked into."""
         return [
             function
             for parent in self.classes
             for name, member in vars(parent).items()
-            for function in _functions_of(parent, name, member)
+            for function in functions_of(parent, name, member)
         ]
 
     @cached_property
-    def _methods(self) -> list[_Method]:
+    def _methods(self) -> list[Method]:
         methods = []
         for function in self._functions:
             if function is not None:
@@ -196,32 +206,49 @@ class FilterInstance:
                     source = trusted_source(function.function)
                 except Weaken:
                     continue
-                methods.append(_Method(function.name, function.function, source, function.bound))
+                methods.append(Method(function.name, function.function, source, function.bound))
         return methods
 
     @cached_property
     def _opaque(self) -> bool:
+        """Whether attributes are looked up in a way of the class's own, or a method is out of
+        sight. What made a given instance need not be in sight, if nothing calls it again."""
         hooks = any(hook in vars(parent) for parent in self.classes for hook in _LOOKUP_HOOKS)
-        return hooks or len(self._methods) < len(self._functions)
+        seen = [method.function for method in self._methods]
+        hidden = [f.name if f else "" for f in self._functions if not f or f.function not in seen]
+        if self._kept and not any(mentions(method, MAKING) for method in self._later):
+            hidden = [name for name in hidden if name not in MAKING]
+        return hooks or bool(hidden)
+
+    @cached_property
+    def _kept(self) -> Mapping[str, object]:
+        """The attributes that the copies of a given instance have."""
+        return kept_by_copies(self.given, self.classes)
+
+    @cached_property
+    def _later(self) -> list[Method]:
+        """The methods that may run on what is looked at: of a given instance, not those that only
+        made it."""
+        return later(self._methods, self.base) if self._kept else self._methods
 
     @cached_property
     def _leaks(self) -> bool:
         """Whether a method uses its instance other than by reading and setting attributes."""
-        return any(method.bound and leaks_self(method.source) for method in self._methods)
+        return any(method.bound and leaks_self(method.source) for method in self._later)
 
     @cached_property
     def _changed(self) -> frozenset[str]:
         """Attributes that something other than `__init__` itself sets or deletes."""
         return frozenset(
             node.attr
-            for method in self._methods
+            for method in self._later
             for node, apart in stores(method.source)
-            if method.name != "__init__" or apart
+            if self._kept or method.name != "__init__" or apart
         )
 
     @cached_property
-    def _init_values(self) -> dict[str, list[tuple[ast.Attribute, _Method]]]:
-        found: dict[str, list[tuple[ast.Attribute, _Method]]] = {}
+    def _init_values(self) -> dict[str, list[tuple[ast.Attribute, Method]]]:
+        found: dict[str, list[tuple[ast.Attribute, Method]]] = {}
         for method in self._methods:
             if method.name == "__init__":
                 for node, _ in stores(method.source):
@@ -322,7 +349,7 @@ class FilterInstance:
     def _only_read(self, name: str, deep: bool) -> bool:
         return all(
             only_reads(node, method.source.file.parents, deep)
-            for method in self._methods
+            for method in self._later
             for node in method.source.walk()
             if isinstance(node, ast.Attribute)
             and node.attr == name
@@ -335,56 +362,3 @@ class FilterInstance:
 
 
 _HOIST = "set it once in __init__, from the arguments"
-
-
-@dataclass(frozen=True, slots=True)
-class _Function:
-    name: str
-    function: FunctionType
-    bound: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    """A function of the class; `bound` when its first argument is the instance."""
-
-    name: str
-    function: FunctionType
-    source: Source
-    bound: bool
-
-
-def _functions_of(cls: type, name: str, member: object) -> Iterator[_Function | None]:
-    inner: Sequence[object]
-    match member:
-        case FunctionType():
-            generated = dataclasses.is_dataclass(cls) and name in _DATACLASS_METHODS
-            inner, bound = ([] if generated else [member]), True
-        case staticmethod() | classmethod():
-            inner, bound = [member.__func__], isinstance(member, classmethod)
-        case property():
-            inner, bound = [f for f in (member.fget, member.fset, member.fdel) if f], True
-        case type() | MemberDescriptorType():
-            return
-        case _ if hasattr(type(member), "__get__") and name not in ("__dict__", "__weakref__"):
-            inner, bound = [None], True
-        case _:
-            return
-    for function in inner:
-        if not isinstance(function, FunctionType):
-            yield None
-            continue
-        for each in _with_wrapped(function):
-            yield _Function(name, each, bound)
-
-
-def _with_wrapped(function: FunctionType) -> Iterator[FunctionType]:
-    """A function, and those that a decorator's function may call in its place."""
-    yield function
-    for cell in function.__closure__ or ():
-        try:
-            inner = cell.cell_contents
-        except ValueError:
-            continue
-        if isinstance(inner, FunctionType):
-            yield from _with_wrapped(inner)

@@ -24,16 +24,16 @@ def member_of(it: Any, name: str, file: SourceFile) -> Value:
 
     Raises: Weaken.
     """
+    params = getattr(type(it), "__dataclass_params__", None)
+    frozen = params is not None and params.frozen
+    if frozen and name in getattr(it, "__dict__", ()) and not is_mutable(vars(it)[name]):
+        return wrap(vars(it)[name])
     _refuse_set(name, file)
     match it:
         case ModuleType() if hasattr(it, name):
             return _of_module(it, name)
         case type():
             return _of_class(it, name)
-    params = getattr(type(it), "__dataclass_params__", None)
-    frozen = params is not None and params.frozen
-    if frozen and name in vars(it) and not is_mutable(vars(it)[name]):
-        return wrap(vars(it)[name])
     raise Weaken("unsupported", f"whether the attribute {name} is constant is not known")
 
 
@@ -73,7 +73,11 @@ def _of_module(module: ModuleType, name: str) -> Value:
         return Const(int(value))
     file = file_of(module)
     _refuse_set(name, file)
-    if file is None or is_mutable(value) or not is_bound_once(name, file.tree, file):
+    if (
+        file is None
+        or is_mutable(value)
+        or not is_bound_once(name, file.tree, file, module.__package__)
+    ):
         raise Weaken("rebound-name", f"whether {module.__name__}.{name} is constant is not known")
     return wrap(value)
 

@@ -2,19 +2,22 @@
 
 A global or a closure's variable counts as a constant when its scope binds the name once, outside
 any loop. A mutable collection counts when, in addition, it is built where it is bound and the whole
-file only ever reads it.
+file only ever reads it. What was typed into a session is looked at otherwise: see `session`.
 """
 
 from __future__ import annotations
 
 import ast
+import sys
 from enum import Enum
+from importlib.util import resolve_name
 from types import FunctionType
 
 from predicate_extract.algebra.constants import is_plain, member_of
 from predicate_extract.algebra.terms import Const
 from predicate_extract.analysis.bindings import COMPREHENSIONS
 from predicate_extract.analysis.nodes import FunctionNode
+from predicate_extract.analysis.session import binds_anew, is_of_session
 from predicate_extract.analysis.source import Source, SourceFile
 from predicate_extract.analysis.values import Display, Known, Value
 from predicate_extract.report import Weaken
@@ -101,43 +104,92 @@ def resolve(name: str, function: FunctionType, source: Source) -> Value:
 
     Raises: Weaken, if that is not surely constant.
     """
+    code = function.__code__
+    closed = name in code.co_freevars
+    if closed:
+        cell = (function.__closure__ or ())[code.co_freevars.index(name)]
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            raise Weaken("unbound", f"{name} has no value yet") from None
+    elif name in function.__globals__:
+        value = function.__globals__[name]
+    else:
+        raise Weaken("unknown-name", f"{name} is not a constant")
+    changing = Weaken(
+        "mutable-collection",
+        f"{name} is a {type(value).__name__} that may change",
+        f"make {name} a tuple or a frozenset",
+    )
+    package = function.__globals__.get("__package__")
+    if not closed and is_of_session(function):
+        if binds_anew(name, function):
+            why = f"a function declares {name} global, and may bind it anew"
+            raise Weaken("rebound-name", why, _ONCE)
+        if not is_mutable(value):
+            return wrap(value)
+        if not _bindings(name, source.file.tree, source.file, package):
+            raise changing
     if not source.file.whole:
         raise Weaken(
             "rebound-name",
             f"whether {name} is constant does not show without the file of {function.__name__}",
             f"define the function in a file, or give it the value by a default: {name}={name}",
         )
-    code = function.__code__
-    if name in code.co_freevars:
-        cell = (function.__closure__ or ())[code.co_freevars.index(name)]
-        try:
-            value = cell.cell_contents
-        except ValueError:
-            raise Weaken("unbound", f"{name} has no value yet") from None
-        scope = _defining_scope(name, source)
-    elif name in function.__globals__:
-        value, scope = function.__globals__[name], source.file.tree
-    else:
-        raise Weaken("unknown-name", f"{name} is not a constant")
-    binding = _only_binding(name, scope, source)
+    scope = _defining_scope(name, source) if closed else source.file.tree
+    binding = _only_binding(name, scope, source, package)
     if is_mutable(value) and not (
         isinstance(binding, ast.expr) and is_fresh(binding) and _only_read(name, value, source)
     ):
-        raise Weaken(
-            "mutable-collection",
-            f"{name} is a {type(value).__name__} that may change",
-            f"make {name} a tuple or a frozenset",
-        )
+        raise changing
     return wrap(value)
 
 
-def is_bound_once(name: str, scope: ast.AST, file: SourceFile) -> bool:
-    """Whether a module or function binds a name once, outside any loop, and nothing inside it
-    declares it its own."""
-    names = file.names(scope)
-    bindings = [*names.bindings.get(name, ()), *names.bindings.get("*", ())]
-    looped = isinstance(scope, COMPREHENSIONS) or any(loop for _, loop in bindings)
-    return len(bindings) == 1 and not looped and name not in names.declared
+_ONCE = "bind it once, or pass the value to the filter as an argument"
+
+
+def is_bound_once(name: str, scope: ast.AST, file: SourceFile, package: str | None = None) -> bool:
+    """Whether a module (of this package) or function binds a name once, outside any loop, and
+    nothing inside it declares it its own."""
+    return not _why_not_once(name, _bindings(name, scope, file, package), scope, file)
+
+
+def _bindings(
+    name: str, scope: ast.AST, file: SourceFile, package: str | None
+) -> list[tuple[ast.AST, bool]]:
+    """What binds a name in a scope, and whether in a loop."""
+    bindings = file.names(scope).bindings
+    stars = [each for each in bindings.get("*", ()) if _gives(each[0], name, file, package)]
+    return [*bindings.get(name, ()), *stars]
+
+
+def _gives(star: ast.AST, name: str, file: SourceFile, package: str | None) -> bool:
+    """Whether a `from module import *` binds a name, as far as is known."""
+    statement = file.parents[star]
+    assert isinstance(statement, ast.ImportFrom)
+    try:
+        path = resolve_name("." * statement.level + (statement.module or ""), package)
+    except (ImportError, ValueError):
+        return True
+    module = sys.modules.get(path)
+    if module is None:
+        return True
+    public = getattr(module, "__all__", None)
+    return name in public if public is not None else name[:1] != "_" and hasattr(module, name)
+
+
+def _why_not_once(
+    name: str, bindings: list[tuple[ast.AST, bool]], scope: ast.AST, file: SourceFile
+) -> str:
+    if len(bindings) > 1:
+        return f"{name} is bound more than once"
+    if not bindings:
+        return f"no statement of {file.filename} binds {name}, so others may bind it anew"
+    if isinstance(scope, COMPREHENSIONS) or bindings[0][1]:
+        return f"{name} is bound in a loop"
+    if name in file.names(scope).declared:
+        return f"a function declares {name} its own, and may bind it anew"
+    return ""
 
 
 def _defining_scope(name: str, source: Source) -> ast.AST:
@@ -152,16 +204,12 @@ def _defining_scope(name: str, source: Source) -> ast.AST:
     raise Weaken("unknown-name", f"the variable {name} has no visible definition")
 
 
-def _only_binding(name: str, scope: ast.AST, source: Source) -> ast.AST:
+def _only_binding(name: str, scope: ast.AST, source: Source, package: str | None) -> ast.AST:
     """What the one statement that binds `name` in its scope assigns, or else its node."""
-    if not is_bound_once(name, scope, source.file):
-        raise Weaken(
-            "rebound-name",
-            f"{name} is bound more than once",
-            f"bind {name} once, or pass the value to the filter as an argument",
-        )
-    names = source.file.names(scope)
-    node = (names.bindings.get(name) or names.bindings["*"])[0][0]
+    bindings = _bindings(name, scope, source.file, package)
+    if why := _why_not_once(name, bindings, scope, source.file):
+        raise Weaken("rebound-name", why, _ONCE)
+    node = bindings[0][0]
     parent = source.file.parents.get(node)
     if isinstance(parent, ast.Assign) and parent.targets == [node]:
         return parent.value

@@ -16,7 +16,7 @@ from predicate_extract.algebra.simplify import conjunction, disjunction
 from predicate_extract.analysis import (
     filters,
     following,
-    instance,
+    methods,
     operations,
     scope,
     statements,
@@ -121,7 +121,7 @@ PLANTED = {
         (Code, "default_values", lambda self: dict.fromkeys(DEFAULTS(self), statements.NONE))
     ],
     "what a decorator wraps is not looked into": [
-        (instance, "_with_wrapped", lambda function: iter([function]))
+        (methods, "_with_wrapped", lambda function: iter([function]))
     ],
     "a NaN equals itself in a tuple": [(operations, "_settled_by_equality", lambda *_: True)],
     "calls have no effects": [
