@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 import activebroker.core.errors as errors
+from activebroker.broker.messages import ANSWERS, CallBody
 from activebroker.core.errors import ActiveBrokerError
 
 OnAnswer = Callable[[Any, ActiveBrokerError | None], None]
@@ -16,6 +19,7 @@ OnAnswer = Callable[[Any, ActiveBrokerError | None], None]
 class PendingCall:
     to: str
     what: str
+    answer: Any  # the type of its answer
     patience: float
     on_answer: OnAnswer
 
@@ -27,15 +31,33 @@ class Calls:
         self._next = 1
         self._pending: dict[int, PendingCall] = {}
 
-    def add(self, to: str, what: str, patience: float, on_answer: OnAnswer) -> int:
+    def add(self, to: str, body: CallBody, patience: float, on_answer: OnAnswer) -> int:
         call_id = self._next
         self._next += 1
-        self._pending[call_id] = PendingCall(to, what, patience, on_answer)
+        what, answer = type(body).__name__, ANSWERS.get(type(body), Any)
+        self._pending[call_id] = PendingCall(to, what, answer, patience, on_answer)
         return call_id
 
-    def answered(self, call_id: int, result: Any, error: tuple[str, str] | None) -> None:
-        if (call := self._pending.pop(call_id, None)) is not None:
-            call.on_answer(result, None if error is None else revive(error))
+    def answered(
+        self, source: str, call_id: int, result: Any, error: tuple[str, str] | None
+    ) -> None:
+        """Raises ProtocolError where others were asked."""
+        call = self._pending.get(call_id)
+        if call is None:
+            return
+        if call.to != source:
+            raise errors.ProtocolError(f"{source!r} answered what {call.to!r} was asked.")
+        del self._pending[call_id]
+        if error is not None:
+            call.on_answer(None, revive(error))
+            return
+        try:
+            msgspec.convert(result, call.answer)
+        except msgspec.ValidationError as wrong:
+            text = f"{source!r} gave no answer to {call.what}: {wrong}."
+            call.on_answer(None, errors.ProtocolError(text))
+        else:
+            call.on_answer(result, None)
 
     def expired(self, call_id: int) -> None:
         if (call := self._pending.pop(call_id, None)) is not None:

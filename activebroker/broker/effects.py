@@ -21,10 +21,12 @@ from activebroker.routing import StageSpec
 
 @dataclass(frozen=True, slots=True)
 class FrameArrived:
-    """A frame from the wire: its encoded head, and the buffers that follow it."""
+    """A frame from the wire: its encoded head, the buffers that follow it, and the node that the
+    connection is with."""
 
     head: bytes | memoryview
-    buffers: Sequence[Any] = ()
+    buffers: Sequence[Any]
+    source: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,9 @@ class Exchange:
     def open_outlet(
         self, id: int, channel: str, supplier: str | None, numbers: bool = False
     ) -> Outlet:
+        """Raises ProtocolError where its number is taken."""
+        if id in self.outlets:
+            raise ProtocolError(f"{self._here!r} has an outlet {id} already.")
         outlet = self.outlets[id] = Outlet(id, channel, supplier, self._carry, numbers)
         return outlet
 
@@ -231,6 +234,9 @@ class Exchange:
         return dict(outlet.positions)
 
     def open_stage(self, spec: StageSpec) -> Stage:
+        """Raises ProtocolError where its number is taken."""
+        if spec.id in self.ports:
+            raise ProtocolError(f"{self._here!r} has a port {spec.id} already.")
         port = Port(spec.id)
         outlet = self.open_outlet(spec.id, spec.channel, None, numbers=spec.envelope is not None)
         self.ports[spec.id] = port
@@ -288,7 +294,7 @@ class Exchange:
 
     def abandon_port(self, id: int, reason: str) -> None:
         """What fed a subscription is gone."""
-        if id in self.ports:
+        if id in self.ports and id not in self.stages:
             self.close_port(id)
             self._effects.append(EndSubscription(id, Unreachable(reason)))
 

@@ -394,6 +394,18 @@ CallBody = (
     | Undeploy
 )
 
+# What the directory goes on with; others' answers are for users.
+ANSWERS: dict[type[Message], Any] = {
+    OpenFlow: Positions,
+    ReportSent: Positions,
+    SetPredicate: Positions,
+    ReleasePort: Positions,
+    ChangeStage: str,
+    KeepStage: bool,
+    ReportNode: dict[str, Any],
+    ReportStory: dict[str, Any],
+}
+
 
 # --- one way ----------------------------------------------------------------------------------
 

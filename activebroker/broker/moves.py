@@ -110,7 +110,7 @@ class Moves:
     def loaded(self, stage_id: int, error: str | None, now: float) -> bool:
         """A stage's payload was unpacked or refused; False if no derivation waits for it."""
         for derivation, at in list(self._destinations.items()):
-            if at.stage.spec.id == stage_id:
+            if at.stage.spec.id == stage_id and at.machine.state is DestinationState.LOADING:
                 answer = destination.Loaded() if error is None else destination.LoadFailed(error)
                 self._at_destination(derivation, answer, now)
                 return True

@@ -157,8 +157,8 @@ class Node:
         """
         self._now = self.exchange.now = now
         match input:
-            case FrameArrived(head, buffers):
-                self._frame_arrived(decode(head), buffers)
+            case FrameArrived(head, buffers, source):
+                self._frame_arrived(decode(head), buffers, source)
             case PeerHeard(peer):
                 self.peers.heard(peer, now)
             case BatchPublished(outlet, batch):
@@ -201,7 +201,9 @@ class Node:
 
     # --- messages -----------------------------------------------------------------------------
 
-    def _frame_arrived(self, frame: Frame, buffers: Sequence[Any]) -> None:
+    def _frame_arrived(self, frame: Frame, buffers: Sequence[Any], source: str) -> None:
+        if frame.sender != source:
+            raise ProtocolError(f"{source!r} sent a frame in the name of {frame.sender!r}.")
         if isinstance(frame.body, Expelled):
             if frame.to == self.peers.me.incarnation and frame.sender in self.peers.links:
                 # Only the directory takes members for lost: the sender has it from there.
@@ -231,6 +233,10 @@ class Node:
                     self._receive(frame.sender, body, its_buffers)
                 except ProtocolError as error:
                     wrong = wrong or error  # what comes after it was acknowledged as well
+                except Exception as error:
+                    what = f"{frame.sender!r} sent {type(body).__name__}, which"
+                    log.exception("%s node %r could not carry out", what, self.name)
+                    wrong = wrong or ProtocolError(f"{what} could not be carried out: {error!r}")
         if wrong is not None:
             raise wrong
 
@@ -252,10 +258,12 @@ class Node:
                     answer(None, ActiveBrokerError(f"{self.name!r} failed at {what}: {failure!r}"))
             case Answer(call_id, result, error):
                 self._effects.append(CancelTimer(f"call {call_id}"))
-                self._calls.answered(call_id, result, error)
+                self._calls.answered(source, call_id, result, error)
             case MovePrepared() | MoveRefused() | MoveStarted():
                 if (move := self._migration(body.derivation)) is not None:
                     move.receive(body)
+            case MembersChanged() | ExpectFlow() | Greet() if source != self._directory_name:
+                raise ProtocolError(f"{source!r} sent {body!r}, which only the directory says.")
             case MembersChanged(members):
                 self._members_changed(members)
             case ExpectFlow(spec, recovers):
@@ -311,7 +319,7 @@ class Node:
         return done
 
     def _call(self, to: str, body: CallBody, patience: float, done: Done) -> None:
-        call_id = self._calls.add(to, type(body).__name__, patience, done)
+        call_id = self._calls.add(to, body, patience, done)
         self._effects.append(SetTimer(f"call {call_id}", patience))
         self._send(to, Call(call_id, body))
 

@@ -123,6 +123,6 @@ def _slices(array: pa.Array) -> list[memoryview]:
     _, offsets, data = array.buffers()
     if not len(array):
         return []
-    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1].tolist()
+    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset).tolist()
     view = memoryview(data if data is not None else b"")
     return [view[a:b] for a, b in pairwise(bounds)]

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from activebroker.filters import Envelope
+from activebroker.matching import parse
 
 Count = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # numpy can go on from there
 # How far a supplier's stream has come on a channel: (stream, count). The count goes up by one with
@@ -56,6 +57,9 @@ class FlowSpec(msgspec.Struct, frozen=True):
     behind: bool = False
     began: Positions = {}
     certain: bool = True
+
+    def __post_init__(self) -> None:
+        parse(self.predicate)  # so that what is none is found while it is decoded
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

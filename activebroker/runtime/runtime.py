@@ -282,7 +282,7 @@ class Runtime:
             for peer in self.transport.heard():
                 self._handle(PeerHeard(peer))
             for source, head, buffers in arrivals:
-                self._take(source, FrameArrived(head, buffers))
+                self._take(source, FrameArrived(head, buffers, source))
             # What a thread has published goes before what it asks for next.
             asked = len(self._inbox)
             for _ in range(len(self._filled)):

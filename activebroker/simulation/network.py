@@ -130,7 +130,7 @@ class Network:
             self._world.frame_fault("cut", source.name, peer, frame)
             return
         head, buffers = frame
-        arrived = FrameArrived(head, [memoryview(part) for part in buffers])
+        arrived = FrameArrived(head, [memoryview(part) for part in buffers], source.name)
         self._world.hosts[peer].frame_arrived(source.name, frame, arrived)
 
     def _happens(self, probability: float) -> bool:

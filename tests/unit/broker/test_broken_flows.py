@@ -24,7 +24,6 @@ from activebroker.broker.messages import (
     FlowDropped,
     FlowEnded,
     FlowOpened,
-    Greet,
     HandOverState,
     ParcelHead,
     TypeAnnounced,
@@ -51,7 +50,7 @@ class Peer:
         for each in said:
             self.link.send(*each if isinstance(each, tuple) else (each, ()))
         for head, buffers in self.link.take_outgoing(0.0):
-            effects += self.node.handle(FrameArrived(head, buffers), 0.0)
+            effects += self.node.handle(FrameArrived(head, buffers, self.link.here), 0.0)
         return effects
 
     def heard(self, effects: list[Effect]) -> list[Body]:
@@ -140,11 +139,11 @@ def test_what_follows_a_message_that_nobody_expects_is_not_lost_with_it(
     bad.link.send(TypeAnnounced(unknown))
     bad.link.send(*events(1, 7, FEW))
     first, second = bad.link.take_outgoing(0.0)
-    early = node.handle(FrameArrived(*second), 0.0)
+    early = node.handle(FrameArrived(*second, "bad"), 0.0)
     assert not any(isinstance(each, Deliver) for each in early)
     with pytest.raises(ProtocolError, match="Note"):
-        node.handle(FrameArrived(*first), 0.0)
-    effects = bad.say(Greet("good"))
+        node.handle(FrameArrived(*first, "bad"), 0.0)
+    effects = bad.say(TypeAnnounced(describe(NOTE)))
     assert [groups(Parcel(each.batch)) for each in effects if isinstance(each, Deliver)] == [
         [1, 2, 3]
     ]

@@ -20,7 +20,7 @@ def test_who_gave_up_for_it_never_heard_the_directory_takes_no_orders() -> None:
     assert late.orphaned
     hub.send("late", Greet("anyone"), 0.0)
     ((head, buffers),) = hub.flush(0.0)[0].frames
-    effects = late.handle(FrameArrived(head, buffers), 1.2 * LOST_AFTER)
+    effects = late.handle(FrameArrived(head, buffers, "hub"), 1.2 * LOST_AFTER)
     (answer,) = [each for each in effects if isinstance(each, Transmit)]
     assert [decode(head).body for head, _ in answer.frames] == [Expelled()]
     assert late.peers.links == {}
