@@ -8,10 +8,12 @@ its functions.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import UserDict
 from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -57,15 +59,33 @@ class CommandGroup(TyperGroup):
             typer.secho(f"Error: {error}", fg="red", err=True)
             raise typer.Exit(FAILED) from error
 
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        try:
+            return super().main(*arguments, **settings)
+        except OSError as error:  # a file that cannot be read or written; a disk that is full
+            typer.secho(f"Error: {error}", fg="red", err=True)
+            _abandon_output()
+            sys.exit(FAILED)
+
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def main() -> None:
     """Run the command that `sys.argv` names, and exit."""
+    if sys.stdout is None:  # closed by who started this
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     if isinstance(sys.stdout, TextIOWrapper):  # users' names and texts may be more than it can show
         sys.stdout.reconfigure(errors="backslashreplace")
     app()
+
+
+def _abandon_output() -> None:
+    """What cannot be written any more is not tried again when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_version(wanted: bool) -> None:

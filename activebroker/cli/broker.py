@@ -60,7 +60,7 @@ def broker(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     key = find_key(key, address=listen)
-    name = name or platform.node()
+    name = platform.node() if name is None else name
     node = serve(name, listen, key, join_address=join, replace=replace)
     try:
         with contextlib.suppress(KeyboardInterrupt):

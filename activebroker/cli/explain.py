@@ -63,6 +63,8 @@ def explain(
 
     This imports a file or module, and so runs its top-level code. Of a folder nothing is imported.
     """
+    if not target:
+        raise InvalidFilter("Name a file, a module or a folder; . is this one.")
     if Path(target).is_dir():
         if as_sql:
             raise InvalidFilter("--sql is for filters of a known type, not for a folder.")
@@ -74,7 +76,7 @@ def explain(
         raise InvalidFilter("--sql needs the events' type, which tells the columns: --type.")
     if rules:
         raise InvalidFilter("--rules are for a folder; a file is imported, and analysed without.")
-    input_type = ANY if event_type is None else EventType.of(load(event_type))
+    input_type = ANY if event_type is None else _type(event_type)
     found = load(target)
     filters = filters_in(found) if isinstance(found, ModuleType) else [found]
     extractions = [analyse(FilterSpec.of(each), input_type) for each in filters]
@@ -88,6 +90,13 @@ def explain(
     out = console()
     for extraction in extractions:
         out.print(explanation(extraction))
+
+
+def _type(target: str) -> EventType:
+    found = load(target)
+    if not isinstance(found, type):
+        raise InvalidFilter(f"--type names a dataclass; {target} is {found!r}.")
+    return EventType.of(found)
 
 
 def _where(extraction: Extraction, input_type: EventType) -> str:
@@ -112,7 +121,9 @@ def _explain_folder(folder: Path, rule_files: list[Path], jobs: int, as_json: bo
     except RuleError as error:
         raise InvalidFilter(str(error)) from error
     looked = look_through(root, rules, files, jobs)
-    with Progress(console=Console(stderr=True), transient=True) as progress, _no_collection():
+    shown = Console(stderr=True)
+    progress = Progress(console=shown, transient=True, disable=not shown.is_terminal)
+    with progress, _no_collection():
         found = list(progress.track(looked, len(files), description="Looking for filters"))
     if not as_json:
         console().print(survey(found, root))

@@ -86,6 +86,8 @@ def third_party_derivation(
     for path in (html, as_json):
         if path is not None and not path.parent.is_dir():
             raise typer.BadParameter(f"There is no directory {path.parent}.")
+        if path is not None and path.is_dir():
+            raise typer.BadParameter(f"{path} is a directory; expected a file to write.")
     out = console()
     if single:
         good = _one(out, seed, replay, derivation, html, as_json)
@@ -281,7 +283,10 @@ def _explain(out: Console, seed: int, html: Path | None) -> Scenario:
     with out.status(f"making the scenario of seed {seed} small"):
         shrunk = shrink(scenario, lambda each: run(each, record=False))
     path = Path(f"simulate-3pd-{seed}.json")
-    save(shrunk, path)
+    try:
+        save(shrunk, path)
+    except OSError as error:  # it is told all the same
+        typer.secho(f"The scenario of seed {seed} cannot be kept: {error}", fg="red", err=True)
     typer.echo(
         f"\nSeed {seed}, shrunk from {len(scenario.steps)} steps and {len(scenario.faults)} faults "
         f"to {len(shrunk.steps)} and {len(shrunk.faults)}:  "

@@ -110,7 +110,8 @@ def _running(what: str, neighbours: Path) -> Iterator[None]:
         frames = [
             frame
             for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename != __file__ and not frame.filename.startswith("<frozen")
+            if frame.filename not in (__file__, importlib.__file__)
+            and not frame.filename.startswith("<frozen")
         ]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         raise InvalidFilter(

@@ -189,6 +189,8 @@ def join_fabric(
 
 def check_name(name: str) -> None:
     """Raise NameTaken where a broker's name would mean something else as a place."""
+    if not name:
+        raise NameTaken("A broker needs a name that is not empty: give it one.")
     if name in FIXED_PLACES:
         raise NameTaken(
             f"{name!r} cannot be a broker's name: as a place it means something else. Choose "

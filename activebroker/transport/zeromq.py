@@ -310,8 +310,12 @@ def probe(address: str, key: str, patience: float, claim: Claim | None = None) -
     Raises Unreachable where nothing answers within `patience` seconds, AccessDenied where the
     key is not the fabric's.
     """
-    host_of(address)
+    host = host_of(address)
     secret, public = _key_pair(key)
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError as error:
+        raise Unreachable(f"There is no host {host!r} that this machine knows: {error}.") from error
     context = zmq.Context()
     dealer = _client_socket(context, secret, public)
     refused = (
