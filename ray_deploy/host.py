@@ -95,7 +95,7 @@ class BrokerActor:
     def _join_again(self) -> None:
         try:
             first = ray.get_actor(self._first)
-            self.serve(ray.get(first.address.remote(), timeout=START), replace=True)
+            self.serve(ray.get(first.address.remote(), timeout=START))
         except (ActiveBrokerError, RayError, ValueError) as error:
             log.warning("broker %r is in no fabric any more: %s", self._name, error)
 

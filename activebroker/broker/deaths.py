@@ -9,7 +9,6 @@ from activebroker.routing import Positions
 
 MINUTE = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0  # seconds before it goes on after a second death, and later
-SUSPECT = 2  # deaths by one event after which it is one
 LOADING = ""  # in place of a supplier: it died while it was loaded
 
 
@@ -19,6 +18,11 @@ class Budget:
 
     by_one_event: int = 3
     in_a_minute: int = 5
+
+    @property
+    def suspect(self) -> int:
+        """After how many deaths by one event it is tried apart: that the last one tells."""
+        return max(1, self.by_one_event - 1)
 
 
 @dataclass(slots=True)

@@ -240,6 +240,8 @@ class Directory:
 
     def lost(self, node: str) -> None:
         """A member fell silent: what it had is gone."""
+        if node in self.members:
+            log.warning("process %r is lost: it does not answer; %s", node, self.graph.at(node))
         self._see_off(node)
         self._endings.forget_subscriptions(node)
         self._changes.submit_first(self._lose(node))
@@ -308,11 +310,14 @@ class Directory:
         if self._incarnation(member.name) != member.incarnation:
             raise Unreachable(f"{member.name!r} was lost before its turn came.")
         self.members[member.name] = member
+        what, where = "broker" if member.is_broker else "process", member.address
+        log.info("%s %r joined, at %s", what, member.name, where or "no address")
         self._tell_members()
         return tuple(self.members.values())
         yield []  # a change is a generator, this one without a call
 
     def _Leave(self, body: Leave) -> Change:
+        log.info("process %r leaves; %s", body.name, self.graph.at(body.name))
         self._see_off(body.name)
         yield from self._endings.lose(body.name, died=False)
         return None

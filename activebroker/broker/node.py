@@ -14,6 +14,7 @@ from typing import Any
 from activebroker.broker.calls import Calls, flatten
 from activebroker.broker.changes import Done
 from activebroker.broker.changing import ENDED
+from activebroker.broker.deaths import Budget
 from activebroker.broker.directory import Directory
 from activebroker.broker.effects import (
     BatchConsumed,
@@ -105,9 +106,16 @@ SAMPLES = 10  # failures reported in full for each piece of work
 
 
 class Node:
-    """`directory` names the node that keeps the directory: this one, or a peer."""
+    """`directory` names the node that keeps the directory: this one, with a `budget` for recovery,
+    or a peer."""
 
-    def __init__(self, me: Member, directory: str, registry: TypeRegistry) -> None:
+    def __init__(
+        self,
+        me: Member,
+        directory: str,
+        registry: TypeRegistry,
+        budget: Budget = Budget(),  # noqa: B008 - a frozen value
+    ) -> None:
         self.name = me.name
         self.registry = registry
         self.peers = Peers(me)
@@ -147,6 +155,7 @@ class Node:
                 lambda: self._now,
                 self._lose,
                 self.peers.incarnation,
+                budget,
             )
 
     def handle(self, input: Input, now: float) -> list[Effect]:

@@ -69,7 +69,7 @@ class Placing:
         for child in self._graph.children(channel.name):
             if child.at == SUPPLIER and child.stages:  # it runs beside this one, which leaves
                 yield from self._instead(child, reason)
-        places = [channel.owner, *self._recovery.candidates(channel, deaths=0)]
+        places = [channel.owner, *self._recovery.candidates(channel)]
         places += [stage.node for stage in channel.stages.values()]
         for node in dict.fromkeys(places):
             if node not in self._members:

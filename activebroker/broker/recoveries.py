@@ -3,7 +3,7 @@
 A filter may be the cause of the deaths by which it was lost. So recovery has a budget. Which of
 those at one host it was comes out by placing them apart: one that is suspect goes where no other
 suspect is, and never where the directory is, with which the fabric would end. If there is no such
-place, it waits a while for one.
+place, it waits a while for one: who has died may come back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from activebroker.broker.changes import Attempt, Change
 from activebroker.broker.checkpoints import Checkpoints
-from activebroker.broker.deaths import SUSPECT, Budget, Record
+from activebroker.broker.deaths import Budget, Record
 from activebroker.broker.messages import ReportSent
 from activebroker.broker.outlet import NOWHERE
 from activebroker.broker.recovery import PROOF, Recovery, Stages
@@ -24,8 +24,8 @@ from activebroker.routing import Channel, Positions, Relay
 
 log = logging.getLogger(__name__)
 TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it comes further before
-LONGEST_WAIT = 10.0  # seconds for a place
-LOOK_UP = 1.0  # seconds between looks whether there is one
+WAIT, LONGEST_WAIT = 2.0, 10.0  # seconds for another broker; the longer one of a suspect
+LOOK_UP = 0.25  # seconds between looks whether there is one
 
 
 class Recoveries:
@@ -84,18 +84,22 @@ class Recoveries:
             return "it could not go on elsewhere"
         record = self._records.get(name, Record())
         inputs = _inputs(channel)
-        if why := record.spent(self._budget, inputs, now):
+        relay = isinstance(channel, Relay)  # which runs nobody's code
+        if (why := record.spent(self._budget, inputs, now)) and not relay:
             return f"it is in quarantine: {why}"
         if (pause := record.pause(now)) > 1e-6:
-            self._later(name, also, now, pause)
+            log.info("what makes channel %r goes on in %.1f s", name, pause)
+            self._later(name, also, now + pause, pause)
             return ""
         self._checkpoints.forget(name)
-        deaths = record.by_one_event(inputs)
-        places = self._recovery.candidates(channel, deaths, self._on_trial(channel))
-        if deaths >= SUSPECT and not places:
-            if now - since < LONGEST_WAIT:
-                self._later(name, also, since, LOOK_UP)
-                return ""
+        deaths = 0 if relay else record.by_one_event(inputs)
+        suspect = deaths >= self._budget.suspect
+        places = self._recovery.candidates(channel, deaths > 0, suspect, self._on_trial(channel))
+        spared = any(map(self._recovery.is_spare, places))
+        if deaths and not spared and now - since < (LONGEST_WAIT if suspect else WAIT):
+            self._later(name, also, since, LOOK_UP)
+            return ""
+        if suspect and not places:
             return (
                 f"it is in quarantine: {record.story()}; and there was no broker for it but the "
                 "directory's"
@@ -149,13 +153,12 @@ class Recoveries:
             record = self._records.get(each.name)
             if record is None or each is channel or record.placed is None:
                 continue
-            suspect = record.by_one_event(_inputs(each)) >= SUSPECT
+            suspect = record.by_one_event(_inputs(each)) >= self._budget.suspect
             if suspect and self._now() - record.placed < TRIAL:
                 nodes += [stage.node for stage in each.stages.values()]
         return nodes
 
     def _later(self, name: str, also: Stages, since: float, after: float) -> None:
-        log.info("what makes channel %r goes on in %.1f s, or later", name, after)
         self._waiting[name] = also, since
         self._set_timer(name, after)
 

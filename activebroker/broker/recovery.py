@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from activebroker.broker.changes import Attempt, Change
-from activebroker.broker.deaths import SUSPECT
 from activebroker.broker.messages import Deploy, OpenFlow, ReleasePort, ReportNode, Undeploy
 from activebroker.broker.wiring import Wiring
 from activebroker.core.errors import ActiveBrokerError
@@ -56,37 +55,46 @@ class Recovery:
         known = channel.checkpoint is not None or channel.fresh
         return not channel.closed and self._graph.recovers(channel) and known
 
-    def candidates(self, channel: Channel, deaths: int, avoid: Iterable[str] = ()) -> list[str]:
+    def candidates(
+        self,
+        channel: Channel,
+        died: bool = False,
+        suspect: bool = False,
+        avoid: Iterable[str] = (),
+    ) -> list[str]:
         """Where the filter can go on: where it was to be, else at brokers, the least laden first,
-        then at its consumers.
+        then at the one who derived it, and at its consumers.
 
-        `deaths`: by how many it may have been caused. It spares the directory's broker once there
-        was one; once it is suspect, it is for other brokers only, and for none of `avoid`.
+        If it may be what its host `died` of, it goes to the directory's node only if nobody else
+        takes it; once it is `suspect`, only to other brokers, and to none of `avoid`.
         """
         load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
         for each in (*self._graph.channels.values(), *self._graph.relays.values()):
             for stage in each.stages.values():
                 if stage.node in load:
                     load[stage.node] += 1
-        brokers = sorted(
-            load, key=lambda name: (name == self._me and deaths > 0, name != channel.at, load[name])
-        )
+        brokers = sorted(load, key=lambda name: (name != channel.at, load[name]))
         beside = [
             stage.node
             for child in self._graph.children(channel.name)
             if child.at == SUPPLIER
             for stage in child.stages.values()
         ]
-        if deaths >= SUSPECT:
-            spared = (self._me, *avoid)
-            return [
-                name
-                for name in dict.fromkeys([*beside, *brokers])
-                if name in load and name not in spared
-            ]
         consumers = [port.node for port in self._graph.wanting(channel)]
-        places = dict.fromkeys([*beside, *brokers, *consumers, channel.owner])
-        return [name for name in places if name in self._members]
+        # Of a relay that is its supplier: to hand its fan-out back to it is the last resort.
+        others = [channel.owner, *consumers]
+        others = others[::-1] if isinstance(channel, Relay) else others
+        places = dict.fromkeys([*beside, *brokers, *others])
+        found = [name for name in places if name in self._members]
+        if died:
+            found.sort(key=lambda name: name == self._me)
+        if suspect:
+            found = [name for name in found if self.is_spare(name) and name not in avoid]
+        return found
+
+    def is_spare(self, node: str) -> bool:
+        """Whether it is a broker that the fabric can do without."""
+        return self._members[node].is_broker and node != self._me
 
     def recover(self, channel: Channel, places: list[str], also: Stages = ()) -> Change:
         """Put a channel's filter together again at the first of `places` that takes it. Returns

@@ -6,6 +6,7 @@ directory, to within half the time that the question and the answer take.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from activebroker.core.errors import ActiveBrokerError, UnknownChannel, suggesti
 from derivation.protocol import Party, Plan
 from derivation.story import Step
 
+log = logging.getLogger(__name__)
 KEPT = 100  # derivations that have ended
 SHOWN = 10  # of these, in a status
 PATIENCE = 2.0  # seconds for a party to tell its part
@@ -50,6 +52,10 @@ class Stories:
 
     def ended(self, migration: Migration, outcome: str, reason: str) -> None:
         """Remember how a derivation went."""
+        if outcome != "completed":
+            plan = migration.plan
+            to = ", ".join(plan.destinations)
+            log.warning("channel %r: going to %s %s: %s", plan.channel, to, outcome, reason)
         how = {"outcome": outcome, "reason": reason}
         self._ended.append(self._told(migration, how))
 

@@ -11,12 +11,14 @@ from typing import Annotated
 
 import typer
 
+from activebroker.broker.deaths import Budget
 from activebroker.broker.messages import Leave
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.fabric import find_key, serve
 from activebroker.runtime import Runtime
 
 log = logging.getLogger(__name__)
+BUDGET = Budget()
 LOOK_UP = 0.5  # seconds, at most, until a signal is seen
 FAILED = 70  # the exit code (EX_SOFTWARE of sysexits.h) that lets an init system start it again
 PATIENCE = 3.0  # seconds for the directory's good-bye: who sends SIGTERM often kills soon after
@@ -43,10 +45,21 @@ def broker(
         bool,
         typer.Option(
             "--replace",
-            help="With --join: take the place of a broker of this name that has died, without "
-            "waiting until that is noticed.",
+            help="With --join: take the place of a broker of this name even if that lives; of one "
+            "that has died it is taken in any case.",
         ),
     ] = False,
+    deaths_by_one_event: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Of the first broker: with how many deaths at one event a filter is put in "
+            "quarantine.",
+        ),
+    ] = BUDGET.by_one_event,
+    deaths_in_a_minute: Annotated[
+        int, typer.Option(min=1, help="The same, with how many deaths of any cause in a minute.")
+    ] = BUDGET.in_a_minute,
     key: Annotated[
         str | None,
         typer.Option(
@@ -59,9 +72,11 @@ def broker(
     """Run a broker until Ctrl-C or SIGTERM. If it fails, it ends with exit code 70."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("activebroker").setLevel(logging.INFO)
     key = find_key(key, address=listen)
     name = platform.node() if name is None else name
-    node = serve(name, listen, key, join_address=join, replace=replace)
+    budget = Budget(deaths_by_one_event, deaths_in_a_minute)
+    node = serve(name, listen, key, join_address=join, replace=replace, budget=budget)
     try:
         with contextlib.suppress(KeyboardInterrupt):
             typer.echo(_welcome(node.name, node.transport.address or listen))
@@ -73,7 +88,8 @@ def broker(
                 if node.orphaned:
                     log.warning("%s This broker joins anew.", node.orphaned)
                     node.stop()
-                    node = serve(name, listen, key, join_address=join, replace=True)
+                    # Not in the place of a successor: of two, one would always end the other.
+                    node = serve(name, listen, key, join_address=join)
         _leave(node)
     finally:
         node.stop()

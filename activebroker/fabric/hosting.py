@@ -9,6 +9,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from activebroker.broker.calls import revive
+from activebroker.broker.deaths import Budget
 from activebroker.broker.messages import FailuresReported, Join, Leave
 from activebroker.core.errors import ActiveBrokerError, NameTaken
 from activebroker.fabric.keys import find_key, is_loopback, signing_key
@@ -122,14 +123,21 @@ class JoinedHost:
 
 
 def serve(
-    name: str, listen: str, key: str, *, join_address: str | None = None, replace: bool = False
+    name: str,
+    listen: str,
+    key: str,
+    *,
+    join_address: str | None = None,
+    replace: bool = False,
+    budget: Budget = Budget(),  # noqa: B008 - a frozen value
 ) -> Runtime:
     """Start a broker that listens at `listen`; its address is `runtime.transport.address`.
 
     The first broker of a fabric keeps its directory; others join it by `join_address`. A broker
     that listens at 0.0.0.0 tells others the address by which this machine reaches the network.
     It takes the place of one of its name that has died, as that one does not answer; with
-    `replace`, also of one that lives, which is taken for lost.
+    `replace`, also of one that lives, which is taken for lost. `budget` is that of the fabric's
+    recovery, where this is its first broker.
     Raises Unreachable, AccessDenied, NameTaken.
     """
     check_name(name)
@@ -145,6 +153,7 @@ def serve(
         directory=None,
         key=signing_key(key),
         engines=engines(signing_key(key)),
+        budget=budget,
     )
     transport.claimed = runtime.claim
     return runtime

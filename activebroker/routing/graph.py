@@ -26,6 +26,25 @@ class Graph:
         self._last_id += 1
         return self._last_id
 
+    def at(self, node: str) -> str:
+        """In words, what there is at a node."""
+        suppliers, filters, subscriptions = [], [], 0
+        for channel in self.channels.values():
+            for outlet in channel.outlets.values():
+                if outlet.node == node and outlet.supplier is not None:
+                    suppliers.append(f"{outlet.supplier} of {channel.name}")
+            filters += [channel.name for stage in channel.stages.values() if stage.node == node]
+            subscriptions += sum(p.node == node and p.makes is None for p in channel.ports.values())
+        filters += [
+            f"{relay.supplier} of {relay.parent} (relay)"
+            for relay in self.relays.values()
+            if any(stage.node == node for stage in relay.stages.values())
+        ]
+        return (
+            f"it has the suppliers {suppliers}, the filters {filters}, "
+            f"{subscriptions} subscriptions"
+        )
+
     def children(self, channel: str) -> Iterator[Channel]:
         """The channels derived from `channel`."""
         return (each for each in list(self.channels.values()) if each.parent == channel)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from activebroker.broker.deaths import Budget
 from activebroker.broker.effects import (
     BatchConsumed,
     BatchPublished,
@@ -100,6 +101,7 @@ class Runtime:
         key: bytes,
         engines: dict[str, MakeRunner],
         on_failures: Callable[[FailuresReported], None] = lambda report: None,
+        budget: Budget = Budget(),  # noqa: B008 - a frozen value
     ) -> None:
         # pyarrow's first array imports pandas where that is installed, which may take seconds: not
         # amid the stream, and not while somebody counts on an answer.
@@ -108,7 +110,7 @@ class Runtime:
         self.registry = TypeRegistry()
         self.transport = transport
         self.failure: BaseException | None = None  # what ended the node, where that was not `stop`
-        self._node = Node(member, directory or member.name, self.registry)
+        self._node = Node(member, directory or member.name, self.registry, budget)
         if directory is not None:
             # Until it tells the members, the directory is the only one known.
             known = Member(directory, directory_address, is_broker=True, incarnation=0)

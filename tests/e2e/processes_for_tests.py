@@ -112,6 +112,14 @@ class Program:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ended(self) -> int:
+        """Wait for its end; return the exit code."""
+        return self._process.wait(PATIENCE)
+
     def kill(self) -> None:
         """SIGKILL: it has no time to say goodbye."""
         self._process.kill()

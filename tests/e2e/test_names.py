@@ -11,16 +11,17 @@ import pytest
 from processes_for_tests import Programs
 
 import activebroker as ab
+from activebroker.broker import peers
 from activebroker.core.errors import NameTaken
 from activebroker.fabric import serve
 
 KEY = ab.generate_key()
-AT_ONCE = 5.0  # seconds; half of those after which a silent process is found lost
 
 
 @pytest.fixture
-def hub() -> Iterator[str]:
-    """The address of a broker in this process."""
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a broker in this process, which finds nobody lost for being silent."""
+    monkeypatch.setattr(peers, "LOST_AFTER", 1e9)
     broker = serve("atlanta", "tcp://127.0.0.1:*", KEY)
     assert broker.transport.address is not None
     yield broker.transport.address
@@ -106,8 +107,22 @@ def test_a_process_that_does_not_answer_loses_its_names_at_once(
             second, took = programs.run(DEVICE, hub, listen, name).line().split()
             assert next(e.content for e in seen if e.content not in (0, pid)) == int(second)
             print(f"a new process had its names within {took} s")
-            assert float(took) < AT_ONCE
             if end == "frozen":
                 os.kill(pid, signal.SIGCONT)
-                assert first.line() == "Closed"
+                assert first.line() == "Unreachable"
                 assert "took this process, " in (told := first.line()) and "Unreachable" in told
+
+
+def test_a_frozen_broker_whose_name_is_taken_does_not_take_it_back(
+    programs: Programs, hub: str
+) -> None:
+    first, _ = programs.broker("dallas", join=hub)
+    os.kill(first.pid, signal.SIGSTOP)
+    _, second = programs.broker("dallas", join=hub)
+    os.kill(first.pid, signal.SIGCONT)
+    code, _, told = first.finish()
+    assert code == 2 and "took this process, 'dallas', for lost" in told
+    assert "A node named 'dallas' is in the fabric already, and answers" in told
+    with ab.connect(hub, KEY) as fabric:
+        members = {each["name"]: each["address"] for each in fabric.status()["members"]}
+        assert members["dallas"] == second

@@ -211,7 +211,7 @@ def test_what_ran_beside_a_filter_goes_on_alone_where_that_cannot_follow(scene: 
     scene.net.kill("atlanta")
     source.publish(0)
     scene.net.run_for(FOUND_LOST)
-    assert (scene.places(below), scene.places(DERIVED)) == (["dallas"], ["hub"])
+    assert (scene.places(below), scene.places(DERIVED)) == (["dallas"], ["west"])
     assert at(scene, below)[0] == "dallas"
     source.publish(0)
     scene.supplier("west", "B").publish(0)  # which asks for what is missing
