@@ -70,6 +70,7 @@ from activebroker.core.errors import (
     Unreachable,
     suggestion,
 )
+from activebroker.events import differences
 from activebroker.routing import Channel, Graph, Member, Outlet, Port
 from activebroker.routing.parts import SUPPLIER
 
@@ -391,11 +392,16 @@ class Directory:
         elif channel.closed:
             raise Closed(f"Channel {body.name!r} was closed.{channel.ended}")
         elif body.type is not None and body.type.fingerprint != channel.type.fingerprint:
-            raise ChannelTypeConflict(
+            text = (
                 f"Channel {body.name!r} exists with events of type {channel.type.name}; it cannot "
                 f"be opened with {body.type.name}"
-                + (" (same name, other fields)" if body.type.name == channel.type.name else "")
-                + ". Use that type, or another channel name."
+            )
+            if body.type.name != channel.type.name:
+                raise ChannelTypeConflict(f"{text}. Use that type, or another channel name.")
+            raise ChannelTypeConflict(
+                f"{text}, which {differences(body.type, channel.type)}. Use the same class in all "
+                "processes, or another channel name. Fields that are added later go into a "
+                "subclass, whose events may be published on this channel too."
             )
         return self._info(channel)
         yield []

@@ -6,9 +6,17 @@ from activebroker.events.building import build_batch, encode
 from activebroker.events.event import Event
 from activebroker.events.kinds import sketch
 from activebroker.events.piecewise import piecewise
+from activebroker.events.schemas import type_of
 from activebroker.events.tables import from_table
 from activebroker.events.types import ANY, EventType
-from activebroker.events.wire import TypeDescription, TypeRegistry, describe, dump, load
+from activebroker.events.wire import (
+    TypeDescription,
+    TypeRegistry,
+    describe,
+    differences,
+    dump,
+    load,
+)
 
 __all__ = [
     "ANY",
@@ -25,10 +33,12 @@ __all__ = [
     "build_batch",
     "concat",
     "describe",
+    "differences",
     "dump",
     "encode",
     "from_table",
     "load",
     "piecewise",
     "sketch",
+    "type_of",
 ]

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from activebroker.core.errors import EventTypeError
 from activebroker.events import scalars
-from activebroker.events.kinds import Kind
+from activebroker.events.kinds import Kind, shown
 from activebroker.events.nested import ArrayOf, ListOf, Maybe, Struct
 from activebroker.events.records import Record
 
@@ -103,7 +103,12 @@ def record_of(cls: type, within: tuple[type, ...] = ()) -> Record:
     Raises `EventTypeError` naming class, field, annotation and what is supported.
     """
     if not isinstance(cls, type) or not dataclasses.is_dataclass(cls):
-        raise EventTypeError(f"{cls!r} is not a dataclass: declare it with @dataclass")
+        given = cls.__qualname__ if isinstance(cls, type) else shown(cls)
+        raise EventTypeError(
+            f"{given} is not a dataclass. Declare the fields of an event in a class with "
+            "@dataclass, or give their pyarrow.Schema, or `object` for any picklable content, such "
+            "as a dict"
+        )
     hints = _hints(cls)
     fields: dict[str, Kind] = {}
     for field in dataclasses.fields(cls):

@@ -38,7 +38,7 @@ class Record:
         if isinstance(value, Mapping) and not isinstance(value, self.cls):
             return self._from_mapping(value)
         if value.__class__ is not self.cls and not self._is_copy(value.__class__):
-            raise Misfit.of(self.cls.__name__, value)
+            raise Misfit.of(self.cls.__name__, value, self._other(value.__class__))
         changed = value.__class__ is not self.cls
         values = []
         for name in self.fields:
@@ -108,6 +108,13 @@ class Record:
     def _unexpected(self, name: str, got: str) -> Misfit:
         expected = f"a field of {self.cls.__name__}"
         return Misfit(expected, got, f"no such field.{suggestion(name, self.fields)}", f".{name}")
+
+    def _other(self, cls: type) -> str:
+        """What to say of a class that only bears the same name, as one that was defined anew."""
+        if cls.__name__ != self.cls.__name__:
+            return ""
+        names = ", ".join(self.fields)
+        return f"another class of this name; that of the channel has the fields {names}"
 
     def _is_copy(self, cls: type) -> bool:
         """Whether it is this class as another process has it; the values are checked anyway."""

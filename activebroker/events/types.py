@@ -102,6 +102,8 @@ class EventType:
 
         Raises `EventTypeError` naming class, field, annotation and what is supported.
         """
+        if not isinstance(dataclass, type):
+            record_of(dataclass)  # which says what is
         known = _types.get(dataclass)
         if known is None:
             known = _types.setdefault(dataclass, typed(dataclass, _parent_of(dataclass)))

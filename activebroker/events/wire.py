@@ -51,6 +51,34 @@ def describe(type: EventType) -> TypeDescription:
     return TypeDescription(type.name, schema, parent, type.fingerprint)
 
 
+def differences(one: TypeDescription, other: TypeDescription) -> str:
+    """What `one` has and lacks of the other's fields; raises `ProtocolError` as `resolve` does."""
+    try:
+        ours, theirs = (
+            {field.name: field for field in pa.ipc.read_schema(pa.py_buffer(each.schema))}
+            for each in (one, other)
+        )
+    except _MALFORMED as error:
+        raise ProtocolError(f"an event type's description is malformed: {error}") from error
+    parts = []
+    if added := [name for name in ours if name not in theirs]:
+        parts.append(f"adds {', '.join(map(repr, added))}")
+    if lacking := [name for name in theirs if name not in ours]:
+        parts.append(f"lacks {', '.join(map(repr, lacking))}")
+    parts += [
+        f"has {name!r} as {_spelt(field)}, not {_spelt(theirs[name])}"
+        for name, field in ours.items()
+        if name in theirs and not field.equals(theirs[name], check_metadata=True)
+    ]
+    return ", ".join(parts) or "has the same fields, but another name, order or parent"
+
+
+def _spelt(field: pa.Field) -> str:
+    metadata = field.metadata or {}
+    members = metadata.get(b"activebroker.members", b"").decode()
+    return f"{field.type}{members}{' or None' if field.nullable else ''}"
+
+
 class TypeRegistry:
     """The event types that a process knows, by fingerprint.
 

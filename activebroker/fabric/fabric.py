@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from activebroker.broker.messages import (
     CallBody,
@@ -30,7 +31,7 @@ from activebroker.core.errors import (
     MoveFailed,
     Unreachable,
 )
-from activebroker.events import ANY, EventType, TypeDescription, describe
+from activebroker.events import EventType, TypeDescription, describe, type_of
 from activebroker.fabric.balancing import Balancing
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.channel import Channel
@@ -97,17 +98,15 @@ class Fabric(Closing, Bound):
         """Where other processes join, by `connect(address, key)`; None for an embedded fabric."""
         return self._host.address
 
-    def channel(self, name: str, type: type | None = None) -> Channel:
+    def channel(self, name: str, type: type | pa.Schema | None = None) -> Channel:
         """Open a channel; it is created with the first type given.
 
-        `type` is a dataclass, or `object` for any picklable content. Without it the channel must
-        exist. Raises UnknownChannel, ChannelTypeConflict, EventTypeError, Closed.
+        `type` is a dataclass, a `pyarrow.Schema`, or `object` for any picklable content. Without it
+        the channel must exist. Raises UnknownChannel, ChannelTypeConflict, EventTypeError, Closed.
         """
         event_type: EventType | None = None
-        if type is object:
-            event_type = ANY
-        elif type is not None:
-            event_type = EventType.of(type)
+        if type is not None:
+            event_type = type_of(type)
             self.register(event_type)
         description = None if event_type is None else describe(event_type)
         return self.channel_of(self.request(OpenChannel(name, description)))

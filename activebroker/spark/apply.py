@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,13 +13,10 @@ import pyarrow as pa
 
 from activebroker.core.errors import (
     EventRefused,
-    EventTypeError,
     FilterStopped,
-    ProtocolError,
     suggestion,
 )
-from activebroker.events import EventType, from_table
-from activebroker.events.generic import make_class
+from activebroker.events import EventType, from_table, type_of
 from activebroker.filters import (
     Envelope,
     FilterRunner,
@@ -78,7 +74,7 @@ def apply(
     order = [order_by] if isinstance(order_by, str) else list(order_by)
     spec = FilterSpec.of(filter)
     schema = to_arrow_schema(df.schema, timezone="UTC")
-    type = EventType.of(event_type) if event_type is not None else _type_of(schema)
+    type = type_of(schema if event_type is None else event_type)
     _check_columns(type, schema)
     names = type.schema.names
     extraction = analyse(spec, type)
@@ -210,30 +206,3 @@ def _given(declared: pa.Field, actual: pa.Field) -> pa.Field:
     if pa.types.is_struct(declared.type):
         arrow = pa.struct([_given(field, arrow.field(field.name)) for field in declared.type])
     return pa.field(declared.name, arrow, actual.nullable, declared.metadata)
-
-
-@lru_cache(maxsize=64)
-def _type_of(schema: pa.Schema) -> EventType:
-    """An event type made of all columns of a DataFrame."""
-    try:
-        return EventType.of(make_class("Row", [_declared(field) for field in schema]))
-    except ProtocolError as error:
-        raise EventTypeError(
-            f"The DataFrame's columns cannot be the fields of an event: {error}. Rename or drop "
-            "such columns, or give apply an event_type."
-        ) from error
-
-
-def _declared(field: pa.Field) -> pa.Field:
-    """The field as an event type has it: with Python's one kind of int, and of float."""
-    arrow, metadata = field.type, None
-    if pa.types.is_integer(arrow):
-        arrow = pa.int64()
-    elif pa.types.is_floating(arrow):
-        arrow = pa.float64()
-    elif pa.types.is_list(arrow):
-        arrow = pa.list_(_declared(arrow.value_field))
-    elif pa.types.is_struct(arrow):
-        arrow = pa.struct([_declared(child) for child in arrow])
-        metadata = {"activebroker.kind": "struct", "activebroker.name": field.name}
-    return pa.field(field.name, arrow, field.nullable, metadata)
