@@ -33,11 +33,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _gather(items: list[pytest.Item]) -> None:
-    """Clusters and sessions are started once: all tests that need one run in one process."""
+    """The cluster and the session are started once: all tests that need it run in one process.
+
+    Such groups are handed out first, and each other test to the process that is free.
+    """
     for item in items:
         needs = {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
-        if needs & {"ray", "spark", "ray_cluster"}:
-            item.add_marker(pytest.mark.xdist_group("clusters"))
+        if needs & {"ray", "ray_cluster"}:
+            item.add_marker(pytest.mark.xdist_group("ray"))
+        elif "spark" in needs:
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture

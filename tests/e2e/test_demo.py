@@ -88,6 +88,7 @@ def test_quick_on_ray_and_spark() -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.table
 @pytest.mark.timeout(240)
 def test_ctrl_c_on_ray() -> None:
     with demo("--quick", "--no-spark") as process:

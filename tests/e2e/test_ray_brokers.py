@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
 PATIENCE = 60.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fabric(ray_cluster: Any) -> Iterator[RayFabric]:
     """The directory is at hub; atlanta is in the east."""
     brokers = {"hub": Placement(), "atlanta": Placement(resources={"east": 0.01})}

@@ -36,6 +36,7 @@ print(json.dumps([home, found, left, os.listdir(), "JAVA_HOME" in os.environ]))
 """
 
 
+@pytest.mark.table
 def test_without_any_java_installed(tmp_path: Path) -> None:
     programs, cwd = tmp_path / "bin", tmp_path / "cwd"
     programs.mkdir()
