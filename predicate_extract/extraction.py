@@ -218,7 +218,7 @@ def _unknown(
     stateful: bool = True,
 ) -> Extraction:
     """Nothing is known: every event matches."""
-    line = getattr(weaken.node, "lineno", source.first_line if source else 0)
+    line = source.first_line if source else 0
     code = source.file.lines[line - 1].strip() if source and line else name
     reason = Reason(line, code, weaken.kind, weaken.message, weaken.hint)
     return _result(name, Found(TRUE, (reason,)), stateful, uses or [], source)

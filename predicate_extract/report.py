@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from predicate_extract.algebra.predicate import Predicate
-
-if TYPE_CHECKING:
-    from predicate_extract.analysis.source import Source
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why the predicate is weaker than the filter at one spot.
 
-    `line` counts from 1 in the file (0: no line), `code` is the source there, `kind` a stable slug,
-    `hint` how to rewrite it ("" if there is nothing to say).
+    `line` counts from 1 in the filter's file (0: no line), `code` is the source there, `kind` a
+    stable slug, `hint` how to rewrite it ("" if there is nothing to say). What was met in another
+    file shows where it is called; the message says where it is.
     """
 
     line: int
@@ -78,17 +75,8 @@ class Extraction:
 class Weaken(Exception):
     """The analysis cannot say what this piece of code does; its events are kept."""
 
-    def __init__(
-        self,
-        kind: str,
-        message: str,
-        hint: str = "",
-        node: ast.AST | None = None,
-        source: Source | None = None,
-    ) -> None:
+    def __init__(self, kind: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.hint = hint
-        self.node = node
-        self.source = source

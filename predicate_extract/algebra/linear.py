@@ -52,6 +52,12 @@ class Linear:
     size: int
     ascii: bool
 
+    def anywhere(self, how: str) -> str:
+        """The text of a pattern that is found anywhere in a text if this one matches it."""
+        written = str(self.regexp.pattern, "ascii")
+        start, end = "" if how == "search" else r"\A", r"\z" if how == "fullmatch" else ""
+        return f"{start}(?:{written}){end}"
+
     def matches(self, how: str, text: str | bytes) -> bool:
         """Whether it matches: anywhere (`search`), at the start (`match`), or all (`fullmatch`).
 

@@ -167,7 +167,7 @@ class Calls(BuiltinCalls):
         match callee:
             case Function():
                 bound = dict(callee.keywords) | keywords
-                return self.inline(callee, (*callee.bound, *args), bound, frame, state)
+                return self.inline(callee, (*callee.bound, *args), bound, node, frame, state)
             case Forward() if not keywords:
                 return self.forward(args, state)
             case Method(of, name):
@@ -207,7 +207,7 @@ class Calls(BuiltinCalls):
                 )
             if it in _TRANSPARENT and args:
                 return Leaf(Got(args[-1], state))
-            return self.inline(Function(code_of(it)), args, keywords, frame, state)
+            return self.inline(Function(code_of(it)), args, keywords, node, frame, state)
         if isinstance(it, functools.partial):
             bound = tuple(wrap(arg) for arg in it.args)
             more = {name: wrap(value) for name, value in it.keywords.items()} | keywords
@@ -215,7 +215,7 @@ class Calls(BuiltinCalls):
         if isinstance(it, functools._lru_cache_wrapper):
             # It looks its arguments up first, so they must have a hash.
             inner = Function(code_of(it.__wrapped__))  # type: ignore[arg-type]
-            tree = self.inline(inner, args, keywords, frame, state)
+            tree = self.inline(inner, args, keywords, node, frame, state)
             for arg in reversed((*args, *keywords.values())):
                 tree = check(hashed(arg), tree)
             return tree
@@ -285,10 +285,11 @@ class Calls(BuiltinCalls):
         function: Function,
         args: tuple[Value, ...],
         keywords: Mapping[str, Value],
+        node: ast.AST,
         frame: Frame,
         state: State,
     ) -> Tree[Got]:
-        """Follow a function's own code.
+        """Follow a function's own code, which is called at `node`.
 
         Raises: Weaken, if the call does not fit it, or calls are nested too deeply.
         """
@@ -296,7 +297,7 @@ class Calls(BuiltinCalls):
         if frame.depth >= MAX_DEPTH:
             raise Weaken("too-deep", "calls are nested too deeply here")
         env = bound_arguments(function.code, args, keywords)
-        inner = Frame(function.code, function.names, frame.depth + 1)
+        inner = Frame(function.code, function.names, frame.depth + 1, (node, frame))
         tree = self.body(inner, replace(state, env=env))
         for _, value in reversed(env):
             tree = self.checked(value, tree)

@@ -194,11 +194,11 @@ class Analysis(Statements):
                 value: Value = Field(()) if name == "content" else self._header(name)
                 return Leaf(Got(value, state))
             case Symbol.SELF if self._instance is not None:
-                return self._read(self._instance.attribute(name), Symbol.SELF, frame, state)
+                return self._read(self._instance.attribute(name), Symbol.SELF, node, frame, state)
             case Super(cls):
                 return Leaf(Got(self._of_parent(cls, name), state))
             case Field():
-                return self._read(self.content.member(owner, name), owner, frame, state)
+                return self._read(self.content.member(owner, name), owner, node, frame, state)
             case Choice():
                 return Leaf(Got(of_choice(owner, name), state))
             case Known(it):
@@ -207,9 +207,11 @@ class Analysis(Statements):
                 return Leaf(Got(apply(name, owner), state))
         raise Weaken("unsupported", f"the attribute {name} is not one of the content")
 
-    def _read(self, found: Value | Code, owner: Value, frame: Frame, state: State) -> Tree[Got]:
+    def _read(
+        self, found: Value | Code, owner: Value, node: ast.AST, frame: Frame, state: State
+    ) -> Tree[Got]:
         if isinstance(found, Code):  # a property
-            return self.inline(Function(found), (owner,), {}, frame, state)
+            return self.inline(Function(found), (owner,), {}, node, frame, state)
         return Leaf(Got(found, state))
 
     def _header(self, name: str) -> Value:

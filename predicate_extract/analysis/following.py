@@ -92,11 +92,23 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The function that is being followed, and the names of the functions around it."""
+    """The function that is being followed, and the names of the functions around it; `called` is
+    where, in the frame that calls it."""
 
     code: Code
     names: Env = ()
     depth: int = 0
+    called: tuple[ast.AST, Frame] | None = None
+
+    def in_first_file(self, node: ast.AST) -> tuple[ast.AST, Frame]:
+        """A node, or where the file that is looked at calls what leads to it."""
+        place, place_frame = node, self
+        at, frame = node, self
+        while frame.called is not None:
+            at, frame = frame.called
+            if frame.code.source.file is not place_frame.code.source.file:
+                place, place_frame = at, frame
+        return place, place_frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +277,13 @@ class Following(ABC):
         return Stop(self.reason(weaken, node, frame))
 
     def reason(self, weaken: Weaken, node: ast.AST, frame: Frame) -> Reason:
-        node, source = weaken.node or node, weaken.source or frame.code.source
-        line = getattr(node, "lineno", source.first_line)
-        return Reason(line, source.snippet(node), weaken.kind, weaken.message, weaken.hint)
+        place, outer = frame.in_first_file(node)
+        source, message = outer.code.source, weaken.message
+        if source.file is not frame.code.source.file:
+            inside = frame.code.source
+            message += f" ({inside.file.filename}:{getattr(node, 'lineno', inside.first_line)})"
+        line = getattr(place, "lineno", source.first_line)
+        return Reason(line, source.snippet(place), weaken.kind, message, weaken.hint)
 
     def step(self) -> None:
         """Count a step.

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from predicate_extract.algebra.constants import Member, Plain
+from predicate_extract.algebra.functions import MATCHING
 from predicate_extract.algebra.predicate import (
     COMPARISONS,
     MIRRORED,
@@ -33,7 +34,7 @@ from predicate_extract.algebra.predicate import (
     Truthy,
 )
 from predicate_extract.algebra.schema import family_of
-from predicate_extract.algebra.terms import Const, Field
+from predicate_extract.algebra.terms import Call, Const, Field, Term
 from predicate_extract.backends.bounds import for_floats, for_integers
 from predicate_extract.backends.objects import (
     UNREACHABLE,
@@ -44,6 +45,7 @@ from predicate_extract.backends.objects import (
     objects,
     valid_rows,
 )
+from predicate_extract.backends.patterns import found_in
 from predicate_extract.backends.truth import Backend, Outcome, Unfaithful
 
 Bools = npt.NDArray[np.bool_]
@@ -133,6 +135,11 @@ class _Columns(Backend[Bools]):
             case Truthy(Field() as field):
                 column = self._values(field)
                 return self._reach(column, _restrict(self._truth(column), column.valid))
+            case Truthy(Call(how, (Field() as text, Const(str() as pattern), *flags))) | IsNull(
+                Call(how, (Field() as text, Const(str() as pattern), *flags))
+            ) if how in MATCHING:
+                found = self._matches(self._values(text), how, pattern, tuple(flags))
+                return found if isinstance(condition, Truthy) else self._inverted(found)
         raise Unfaithful
 
     # -- reading a column ----------------------------------------------------------------------
@@ -199,6 +206,19 @@ class _Columns(Backend[Bools]):
                 outcome.true | nones if op == "==" else outcome.true & ~nones, outcome.raised
             )
         return outcome
+
+    def _matches(
+        self, column: _Values, how: str, pattern: str, flags: tuple[Term, ...]
+    ) -> Outcome[Bools]:
+        """Where a pattern matches; what is no text raises, as what has no order does."""
+        if column.family != "str":
+            raise Unfaithful
+        hits, unknown = found_in(column.data, how, pattern, flags)
+        outcome = self._settle("<", column, _bools(hits), column.valid)
+        if unknown is None:
+            return outcome
+        maybe = _restrict(_bools(unknown), column.reached)  # False for null
+        return Outcome(outcome.true & ~maybe, outcome.raised, maybe)
 
     def _settle(self, op: str, column: _Values, hits: Bools, valid: Bools | None) -> Outcome[Bools]:
         """What a comparison gives, from its hits among the values that are not None."""

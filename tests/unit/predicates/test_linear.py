@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from predicate_extract import Call, Const, Field, Truthy, extract
+from predicate_extract import Call, Const, Field, IsNull, Truthy, extract
 from predicate_extract.algebra.cost import Undecided
 from predicate_extract.algebra.linear import NotLinear, linear
 from predicate_extract.backends.columns import mask
@@ -26,33 +26,33 @@ class _Patterns:
     letters = "abAB_1 -\n\x1c\xe9\xc9\xdf\u017f\u212a"
 
     def __init__(self, seed: int) -> None:
-        self._draw = random.Random(seed)
+        self.draw = random.Random(seed)
 
     def pattern(self) -> tuple[str, int]:
         flags = [re.I, re.M, re.S, re.A]
         chosen = re.NOFLAG
-        for flag in self._draw.sample(flags, self._draw.choice((0, 0, 1, 2))):
+        for flag in self.draw.sample(flags, self.draw.choice((0, 0, 1, 2))):
             chosen |= flag
         return self._alternatives(3), int(chosen)
 
     def text(self) -> str:
-        return "".join(self._draw.choices(self.letters, k=self._draw.randrange(6)))
+        return "".join(self.draw.choices(self.letters, k=self.draw.randrange(6)))
 
     def _alternatives(self, depth: int) -> str:
-        return "|".join(self._sequence(depth) for _ in range(self._draw.choice((1, 1, 1, 2))))
+        return "|".join(self._sequence(depth) for _ in range(self.draw.choice((1, 1, 1, 2))))
 
     def _sequence(self, depth: int) -> str:
-        return "".join(self._part(depth) for _ in range(self._draw.choice((1, 2, 2, 3))))
+        return "".join(self._part(depth) for _ in range(self.draw.choice((1, 2, 2, 3))))
 
     def _part(self, depth: int) -> str:
         atom = self._atom(depth)
         if atom in ("^", "$", r"\A", r"\Z", r"\b"):
             return atom
         repeats = ("", "", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{2,}", "{0}")
-        return atom + self._draw.choice(repeats)
+        return atom + self.draw.choice(repeats)
 
     def _atom(self, depth: int) -> str:
-        draw = self._draw
+        draw = self.draw
         if depth and draw.random() < 0.3:
             opening = draw.choice(("(", "(?:", f"(?P<n{draw.randrange(10**9)}>", "(?i:", "(?-i:"))
             return opening + self._alternatives(depth - 1) + ")"
@@ -157,3 +157,23 @@ def test_a_text_too_long_for_a_large_pattern_goes_to_the_filter() -> None:
     assert not found.matches("search", "a" * 10_000)
     with pytest.raises(Undecided):
         found.matches("search", "a" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "typed", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_columns_say_the_same(typed: pa.DataType, rounds: int) -> None:
+    patterns = _Patterns(7)
+    for _ in range(25 * rounds):
+        pattern, flags = patterns.pattern()
+        texts: list[str | None] = [patterns.text() for _ in range(12)]
+        texts[patterns.draw.randrange(12)] = None
+        batch = pa.record_batch({"name": pa.array(texts).cast(typed)})
+        for how in HOWS:
+            condition = Truthy(Call(how, (Field(("name",)), Const(pattern), Const(flags))))
+            for each in (condition, ~condition, IsNull(condition.of), ~IsNull(condition.of)):
+                found = mask(each, batch)
+                for row, text in enumerate(texts):
+                    alone = each.evaluate(Line(text, 0))  # type: ignore[arg-type]
+                    assert bool(found.true[row]) == (alone is True), (each, text)
+                    assert bool(found.keep[row]) == (alone is not False), (each, text)

@@ -37,7 +37,7 @@ TESTS = {
     "c.day == DAY": "day = DATE '2026-01-02'",
     "RIGHT.match(c.name) is not None": "match(name, '^a') IS NOT NULL",
     "c.n in CHOSEN": "n IN {1, 2}",
-    "c.color == Color.RED": "color = ENUM 'Color.RED'",
+    "c.color == Color.RED": "color = ENUM '__main__:Color.RED'",
     "c.price > Settings.limit": "price > 7",
     "is_dear(c)": "price > 100",
     "is_named(c)": "name IN ('IBM', 'T')",
