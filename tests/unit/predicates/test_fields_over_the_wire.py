@@ -8,11 +8,14 @@ wide.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from fields_for_tests import FieldWriter, Thing, module, thing
 from test_filter_fuzz import load
@@ -23,6 +26,7 @@ from activebroker.events.building import encode
 from activebroker.fabric.hosting import serve
 from predicate_extract import Predicate, extract
 from predicate_extract.backends.columns import mask
+from predicate_extract.backends.sql import to_sql
 from predicate_extract.extraction import FAULT
 
 ROWS = 24
@@ -67,28 +71,52 @@ def batch_of(random: Random, parts: int) -> Batch:
     return encode(TYPE, [TYPE.check(each, "test") for each in numbered], "far", 0, 0)
 
 
-def judged(cls: Any, rows: Batch, contents: Sequence[Thing]) -> tuple[bool, str]:
-    """Whether the analysis is exact for a filter, and what is wrong with its predicate."""
+def judged(cls: Any, contents: Sequence[Thing], backends: Backends) -> tuple[bool, str]:
+    """Whether the analysis is exact for a filter, and what is wrong with its predicate here."""
     found = extract(cls, 1, schema=TYPE.schema, content=Thing)
-    faults = [reason.message for reason in found.reasons if reason.kind == FAULT]
-    if faults:
-        return found.exact, str(faults)
     predicate = found.predicate
+    faults = [reason.message for reason in found.reasons if reason.kind == FAULT]
     for back in (Predicate.from_json(predicate.to_json()), Predicate.parse(str(predicate))):
         if back != predicate:
-            return found.exact, f"not the same again: {predicate} and {back}"
-    kept = mask(predicate, rows.columns)
-    sure = kept.true if kept.raised is None else kept.true & ~kept.raised
+            faults.append(f"not the same again: {predicate} and {back}")
     sent = set(forwarded(cls, contents))
-    for row, content in enumerate(contents):
-        if content.row in sent and not kept.keep[row]:
-            return found.exact, f"{predicate} loses {content}"
-        if found.exact and sure[row] and content.row not in sent:
-            return found.exact, f"{predicate} is called exact, and lets pass {content}"
-    return found.exact, ""
+    for where, kept, sure in backends(predicate):
+        for row, content in enumerate(contents):
+            if content.row in sent and row not in kept:
+                faults.append(f"{predicate} loses {where}: {content}")
+            if found.exact and row in sure and content.row not in sent:
+                faults.append(f"{predicate} is called exact, and lets pass {where}: {content}")
+    return found.exact, "\n".join(faults)
 
 
-def check(nodes: tuple[ab.Fabric, ab.Fabric], block: int) -> tuple[int, list[str]]:
+Kept = tuple[str, set[int], set[int]]
+"""Where a predicate is evaluated, the rows that it keeps, and those on which it is surely true."""
+
+Backends = Callable[[Predicate], Iterator[Kept]]
+
+
+def backends_of(batch: Batch, contents: Sequence[Thing], database: Any) -> Backends:
+    """Evaluations of a predicate on some events; those in SQL take longest, and are a few."""
+    database.register("events", pa.table(batch.columns).drop(["$seq", "$time"]))
+    asked = count()
+
+    def evaluated(predicate: Predicate) -> Iterator[Kept]:
+        found = mask(predicate, batch.columns)
+        sure = found.true if found.raised is None else found.true & ~found.raised
+        yield "in columns", {*np.flatnonzero(found.keep)}, {*np.flatnonzero(sure)}
+        answers = [predicate.evaluate(content) for content in contents]
+        true = {row for row, answer in enumerate(answers) if answer is True}
+        yield "as objects", true | {row for row, each in enumerate(answers) if each is None}, true
+        if next(asked) % 10 == 0:
+            clause, exact = to_sql(predicate, TYPE.schema)
+            rows = database.execute(f"SELECT row FROM events WHERE {clause or 'TRUE'}").fetchall()
+            kept = {row for (row,) in rows}
+            yield f"in SQL ({clause})", kept, kept if exact else set()
+
+    return evaluated
+
+
+def check(nodes: tuple[ab.Fabric, ab.Fabric], block: int, database: Any) -> tuple[int, list[str]]:
     """How many of a block's programs are exact, and what is wrong with them."""
     far, near = nodes
     random = Random(f"fields {block}")
@@ -97,10 +125,11 @@ def check(nodes: tuple[ab.Fabric, ab.Fabric], block: int) -> tuple[int, list[str
     sorted_out: dict[bool, list[int]] = {True: [], False: []}
     sample = batch_of(random, 1)
     contents = sample.contents()
+    backends = backends_of(sample, contents, database)
     for together in batched(range(PROGRAMS)):
         written = load(module({n: bodies[n] for n in together}), ab.FIFOFilter)
         for number in together:
-            is_exact, fault = judged(written[f"Only{number}"], sample, contents)
+            is_exact, fault = judged(written[f"Only{number}"], contents, backends)
             sorted_out[is_exact].append(number)
             if fault:
                 wrong.append(
@@ -146,7 +175,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.mark.filterwarnings(
     "ignore::activebroker.core.errors.FilterWarning"
 )  # some forward nothing
-def test_filters_on_fields_of_every_kind(nodes, block):
-    exact, wrong = check(nodes, block)
+def test_filters_on_fields_of_every_kind(nodes, block, database):
+    exact, wrong = check(nodes, block, database)
     assert not wrong, "\n\n".join(wrong[:3])
     assert exact >= PROGRAMS // 5, "too few are exact to show anything"
