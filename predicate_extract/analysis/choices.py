@@ -31,10 +31,9 @@ def choice_of(field: Field, cls: type[Enum], nullable: bool) -> Choice | Opaque:
 def choice_in(values: Iterable[Value]) -> Choice | None:
     """The first such value among, or inside, some values."""
     for value in values:
-        found = value if isinstance(value, Choice) else None
-        if isinstance(value, Display):
-            found = choice_in(value.items)
-        if found is not None:
+        if type(value) is Choice:
+            return value
+        if type(value) is Display and (found := choice_in(value.items)) is not None:
             return found
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import typing
 from enum import Enum
 from functools import lru_cache
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 _MOMENT_PARTS = frozenset(
     ("year", "month", "day", "hour", "minute", "second", "microsecond", "days", "seconds")
 )
-
-_GET = object.__getattribute__
 
 
 class Content:
@@ -123,9 +120,14 @@ class Content:
 
 def _is_computed(cls: type, name: str) -> bool:
     """Whether reading an attribute runs code of the class, though it is a field."""
-    member = inspect.getattr_static(cls, name, None)
-    computed = hasattr(type(member), "__set__") and not isinstance(member, MemberDescriptorType)
-    return computed or inspect.getattr_static(cls, "__getattribute__") is not _GET
+    kind = type(_in_class(cls, name))
+    computed = hasattr(kind, "__set__") and kind is not MemberDescriptorType
+    return computed or _in_class(cls, "__getattribute__") is not object.__getattribute__
+
+
+def _in_class(cls: type, name: str) -> object:
+    """What the first class that has the name has by it; None if none does."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def of_choice(choice: Choice, name: str) -> Value:
@@ -143,6 +145,7 @@ def of_choice(choice: Choice, name: str) -> Value:
     return Choice(choice.field, tuple(rows))
 
 
+@lru_cache(maxsize=1024)
 def _field_names(cls: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
 

@@ -305,8 +305,8 @@ class Following(ABC):
         match value:
             case Display(_, items):
                 found = [each for item in items for each in self.checks(item)]
-                new = [key for key in value.keys if value.hashed and not isinstance(key, Known)]
-                hashes = map(hashed, new)
+                keys = value.keys if value.hashed else ()
+                hashes = [hashed(key) for key in keys if not isinstance(key, Const | Known)]
                 return [*found, *(each for each in hashes if self.content.can_raise(each))]
             case Field(path) if not path:
                 return []
@@ -323,6 +323,8 @@ class Following(ABC):
 
 def collapsed(tree: Tree[Got]) -> Tree[Got]:
     """The tree, as one condition where it only decides between true and false."""
+    if not isinstance(tree, Branch):
+        return tree
     done: dict[int, Tree[Got]] = {}  # parts are shared, so that there are far more paths to them
 
     def collapse(tree: Tree[Got]) -> Tree[Got]:
