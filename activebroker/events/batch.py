@@ -125,11 +125,19 @@ class Batch:
     def read(self) -> Reading:
         """Build the event objects; return the batch of those and tell of all others, which cannot
         be built in this process."""
+        try:
+            return self, self._events(), []
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - whatever a content's class raises, SystemExit too
+            return self._read_apart()
+
+    def _read_apart(self) -> Reading:
+        """`read`, where one of the rows raises."""
         unreadable: list[Unreadable] = []
 
         def build(rows: Sequence[int]) -> list[Event]:
-            whole = len(rows) == self.num_rows
-            return (self if whole else self.slice(rows[0], len(rows)))._events()
+            return self.slice(rows[0], len(rows))._events() if rows else []
 
         def fail(row: int, error: BaseException) -> None:
             content = self.type.codec.sketch([c.slice(row, 1) for c in self.columns.columns[2:]])

@@ -198,6 +198,11 @@ def _is_packed(arrow: pa.DataType) -> bool:
 
 def cast(array: pa.Array, kind: Kind) -> pa.Array:
     """Cast without loss; the `Misfit` tells the first row that cannot be cast, and why."""
+    if array.offset and (
+        pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    ):
+        # Arrow looks at where it ends in what it is a slice of, which may be beyond 2 GiB.
+        array = array.take(pa.array(np.arange(len(array))))
     try:
         return array.cast(kind.arrow)
     except pa.ArrowException as error:
@@ -209,5 +214,6 @@ def cast(array: pa.Array, kind: Kind) -> pa.Array:
                 low = middle
             except pa.ArrowException:
                 high = middle
-        value = f"{array.type} {sketch(array[low].as_py())}" if len(array) else f"{array.type}"
+        small = len(array) > 0 and array.slice(low, 1).nbytes < 1 << 20
+        value = f"{array.type} {sketch(array[low].as_py())}" if small else f"a {array.type}"
         raise Misfit(kind.expected, value, shortened(str(error), 400), row=low) from None

@@ -30,6 +30,8 @@ _MALFORMED = (
 )
 
 
+MOST_TYPES = 10_000  # that a process knows from others
+SCHEMA_BYTES = 1 << 20  # of one of them
 _ARROW = b"\xff"  # how an Arrow IPC message begins, and no msgpack array does
 
 
@@ -111,12 +113,17 @@ class TypeRegistry:
         """Return the type described; raises `ProtocolError` if the description is inconsistent."""
         known = self._types.get(description.fingerprint)
         if known is None:
+            if len(self._types) >= MOST_TYPES or len(description.schema) > SCHEMA_BYTES:
+                raise ProtocolError(
+                    f"event type {description.name!r} is one too many, or too large: a process "
+                    f"knows {MOST_TYPES:,} at most, of {SCHEMA_BYTES:,} bytes each"
+                )
             known = self._types[description.fingerprint] = self._generic(description)
         return known
 
     def _generic(self, description: TypeDescription) -> EventType:
-        parent = self.resolve(description.parent) if description.parent else None
         try:
+            parent = self.resolve(description.parent) if description.parent else None
             schema = pa.ipc.read_schema(pa.py_buffer(description.schema))
             base = parent.cls if parent and _begins_with(schema, parent.schema) else None
             cls = make_class(description.name, list(schema), base)

@@ -230,6 +230,23 @@ def test_a_wrong_description_is_refused(description):
         TypeRegistry().resolve(description)
 
 
+def test_what_a_process_knows_of_others_types_is_bounded(monkeypatch):
+    monkeypatch.setattr("activebroker.events.wire.MOST_TYPES", 4)
+    registry = TypeRegistry()
+    registry.resolve(describe(CARGO))
+    registry.resolve(describe(EventType.of(Place)))
+    registry.resolve(describe(CARGO))
+    with pytest.raises(ProtocolError, match=r"'Status' is one too many"):
+        registry.resolve(changed(name="Status", fingerprint="x"))
+    with pytest.raises(ProtocolError, match=r"too large"):
+        TypeRegistry().resolve(changed(fingerprint="x", schema=bytes(2 << 20)))
+    description = changed(fingerprint="0")
+    for i in range(3000):
+        description = changed(fingerprint=str(i), parent=description)
+    with pytest.raises(ProtocolError):
+        TypeRegistry().resolve(description)
+
+
 def test_a_wrong_batch_is_refused():
     place = EventType.of(Place)
     (good,) = dump(encode(place, [Place("a", 1)] * 100, "S", 0, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -270,3 +271,13 @@ def test_a_row_that_is_too_large_is_refused_by_its_number(small: int) -> None:
     for rows in (pa.table({"x": texts}), [{"x": text} for text in texts]):
         with pytest.raises(EventRefused, match=r"channel 'c', row 17: .*send such data in parts"):
             from_table(one(str), rows, "c", "S", 0, 0)
+
+
+def test_rows_that_begin_beyond_two_gibibytes() -> None:
+    room = mmap.mmap(-1, 2**31 + 64)  # never touched: of the first row only the place is taken
+    offsets = np.array([0, 2**31, 2**31 + 5, 2**31 + 10])
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(room)]
+    column = pa.Array.from_buffers(pa.large_string(), 3, buffers, 0)
+    assert published(str, column.slice(1)) == ["\0" * 5] * 2
+    with pytest.raises(EventRefused, match=r"row 0, field 'x': expected str, got a large_string"):
+        published(str, column)
