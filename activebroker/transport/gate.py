@@ -16,7 +16,7 @@ from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from activebroker.transport.complaints import Complaints
-from activebroker.transport.newcomers import TOO_MANY, Newcomers
+from activebroker.transport.newcomers import TOO_MANY, Newcomers, most
 
 log = logging.getLogger(__name__)
 DOMAIN = b"activebroker"
@@ -30,10 +30,14 @@ class Gate:
     """The gate of a router that is not bound yet. `ready` is for one of `sockets`."""
 
     def __init__(
-        self, context: zmq.Context[Any], router: zmq.Socket[bytes], public_key: bytes
+        self,
+        context: zmq.Context[Any],
+        router: zmq.Socket[bytes],
+        public_key: bytes,
+        newcomers: Newcomers,
     ) -> None:
         self.port = 0  # where the router listens
-        self.newcomers = Newcomers(self.cut)
+        self._newcomers = newcomers
         self._public_key = public_key
         self._complaints = Complaints(log)
         self._questions: zmq.Socket[bytes] = context.socket(zmq.REP)
@@ -41,6 +45,7 @@ class Gate:
         router.zap_domain = DOMAIN
         router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         router.handshake_ivl = HANDSHAKE
+        router.backlog = 2 * most()  # those beyond try again after seconds
         router.monitor(TOLD, int(EVENTS))
         self._connections: zmq.Socket[bytes] = context.socket(zmq.PAIR)
         self._connections.rcvhwm = 0  # at a limit ZeroMQ's own thread would wait for us
@@ -55,7 +60,7 @@ class Gate:
 
     def admits(self, descriptor: int) -> bool:
         """Whether who sends by this connection may stay."""
-        stays = self.newcomers.stays(descriptor)
+        stays = self._newcomers.stays(descriptor)
         if not stays:
             self._complaints.say("room", f"A connection to port {self.port} was {TOO_MANY}")
         return stays
@@ -84,7 +89,7 @@ class Gate:
         version, request, _, address, _, _, *credentials = self._questions.recv_multipart()
         if [z85.encode(each) for each in credentials] != [self._public_key]:
             status, text = b"400", b"Unknown key"
-        elif not self.newcomers.may_stay():
+        elif not self._newcomers.may_stay():
             status, text = b"300", b"No room"  # it tries again after a while
             self._complaints.say("room", f"A connection from {address.decode()} was {TOO_MANY}")
         else:
@@ -96,8 +101,8 @@ class Gate:
         while int(self._connections.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             told = parse_monitor_message(self._connections.recv_multipart())
             if told["event"] == zmq.Event.ACCEPTED:
-                self.newcomers.came(int(told["value"]))
+                self._newcomers.came(int(told["value"]))
             else:
-                self.newcomers.closed(int(told["value"]))
-        if cut := self.newcomers.make_room():
+                self._newcomers.closed(int(told["value"]))
+        if cut := self._newcomers.make_room():
             self._complaints.say("room", f"{cut} connections to port {self.port} were {TOO_MANY}")

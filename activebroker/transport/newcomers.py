@@ -15,7 +15,7 @@ try:
 except ImportError:  # a system without limits on files
     resource = None  # type: ignore[assignment]
 
-MOST = 1000  # newcomers at once
+MOST = 256  # newcomers at once, but no more than a quarter of all files that may be open
 RESERVE = 64  # file descriptors that stay free, but no more than an eighth of all
 TOO_MANY = (  # what a log says that they were
     "cut, before their peers had said who they are: there are too many, or this process has almost "
@@ -24,12 +24,14 @@ TOO_MANY = (  # what a log says that they were
 OPENED = "/dev/fd"  # names of this process's open files
 
 
+def most() -> int:
+    """How many newcomers there may be."""
+    return MOST if (limit := _limit()) is None else min(MOST, limit // 4)
+
+
 def room() -> int:
     """How many more connections this process may have; negative where it has too many."""
-    if resource is None:
-        return MOST
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
+    if (limit := _limit()) is None:
         return MOST
     try:
         opened = len(os.listdir(OPENED))  # noqa: PTH208 - faster, and this may be asked for often
@@ -38,6 +40,13 @@ def room() -> int:
     except OSError:
         return -1  # it could not even open this one
     return limit - opened - min(RESERVE, limit // 8)
+
+
+def _limit() -> int | None:
+    if resource is None:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 class Newcomers:
@@ -71,7 +80,7 @@ class Newcomers:
         """Cut the oldest where there are too many; return how many were."""
         if not self._here:
             return 0
-        too_many = max(len(self._here) - MOST, -room() - len(self._going), 0)
+        too_many = max(len(self._here) - most(), -room() - len(self._going), 0)
         oldest = list(islice(self._here, too_many))
         for descriptor in oldest:
             self._end(descriptor)

@@ -16,12 +16,13 @@ from activebroker.transport.wire import Disconnected, Malformed, Wire
 
 log = logging.getLogger(__name__)
 LONGEST_NAME = 1 << 10  # bytes
-REST = 1.0  # seconds without accepting connections, after one could not be
+REST = 0.1  # seconds without accepting connections, after one could not be
 
 
 class UnixSockets:
     """`watch(socket, writable)` is called when a socket is to be waited for, to be read and
-    perhaps to be written; `unwatch(socket)` when it is not any more.
+    perhaps to be written; `unwatch(socket)` when it is not any more. `newcomers` are those of all
+    kinds of connections.
 
     Who dials says its name first. Each peer has at most one connection in use for sending, the last
     one made; a connection that breaks, or brings what is no message, is dropped with what waited in
@@ -33,6 +34,7 @@ class UnixSockets:
         name: str,
         watch: Callable[[socket.socket, bool], None],
         unwatch: Callable[[socket.socket], None],
+        newcomers: Newcomers,
     ) -> None:
         self._name = name
         self._watch = watch
@@ -42,7 +44,7 @@ class UnixSockets:
         self._wires: dict[int, Wire] = {}  # by file descriptor
         self._peers: dict[int, str] = {}  # who is at the other end, as soon as it has said so
         self._used: dict[str, Wire] = {}  # by peer
-        self._newcomers = Newcomers(lambda descriptor: self._drop(self._wires[descriptor]))
+        self._newcomers = newcomers
         self._rests_until = math.inf  # while it accepts no connections
         self._complaints = Complaints(log)
 
@@ -99,6 +101,13 @@ class UnixSockets:
             else:
                 self._flush(wire)
 
+    def cut(self, descriptor: int) -> bool:
+        """End a connection; False if it is none of these."""
+        if (wire := self._wires.get(descriptor)) is None:
+            return False
+        self._drop(wire)
+        return True
+
     def rest(self, timeout: float | None) -> float | None:
         """Accept connections again when it is time to; the seconds until then, or `timeout`."""
         left = self._rests_until - time.monotonic()
@@ -135,7 +144,7 @@ class UnixSockets:
             return
         self._newcomers.came(self._add(connected).socket.fileno())
         if cut := self._newcomers.make_room():
-            self._complaints.say("room", f"{cut} connections from this machine were {TOO_MANY}")
+            self._complaints.say("room", f"{cut} connections were {TOO_MANY}")
 
     def _taken(self, wire: Wire) -> list[Arrival]:
         """The frames that have come. Raises Disconnected, Malformed."""

@@ -18,12 +18,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 import zmq
+from zmq.utils.monitor import parse_monitor_message
 
 from activebroker.core.decoding import UNDECODABLE
 from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
 from activebroker.transport.base import Arrival, Outgoing
 from activebroker.transport.complaints import Complaints
 from activebroker.transport.gate import Gate
+from activebroker.transport.newcomers import Newcomers
 from activebroker.transport.pieces import MARK, WHOLE, Cutter, Joiner
 from activebroker.transport.same_machine import own_socket, peer_socket
 from activebroker.transport.unix import UnixSockets
@@ -36,8 +38,15 @@ NOBLOCK, SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 POLLIN, POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 MESSAGE_BYTES = 2 * WHOLE  # that a part may have: whoever sends a larger one is cut off
 SOCKETS = 16_384  # peers that can be dialled
-BACKLOG = 4096  # connections that wait to be accepted; further ones would try again after seconds
-RECONNECT = 2000  # milliseconds, at most, between attempts to connect
+REFUSED = (
+    zmq.Event.HANDSHAKE_FAILED_AUTH
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+)
+HANDSHAKEN = zmq.Event.HANDSHAKE_SUCCEEDED
+ATTEMPTS = 10  # that a node must refuse before it is the key
+AGAIN = 20  # milliseconds between them
+RECONNECT = 1000  # milliseconds, at most, between attempts to connect
 BURST = 256  # frames taken from a socket before the others get their turn
 COPY_BELOW = 256 << 10  # bytes; smaller buffers are cheaper copied than shared and freed later
 
@@ -84,7 +93,8 @@ class ZeroMQTransport:
         self._joiners: defaultdict[str, Joiner] = defaultdict(Joiner)
         self._heard: set[str] = set()
         self._router: zmq.Socket[bytes] | None = None
-        self._unix = UnixSockets(name, self._watch, self._poller.unregister)
+        self._newcomers = Newcomers(self._cut)
+        self._unix = UnixSockets(name, self._watch, self._poller.unregister, self._newcomers)
         self._gate: Gate | None = None
         # A socket pair rather than an eventfd: it exists on every system.
         self._woken, self._waker = socket.socketpair()
@@ -174,7 +184,7 @@ class ZeroMQTransport:
         router.curve_server = True
         router.curve_secretkey = self._secret
         router.curve_publickey = self._public
-        self._gate = Gate(self._context, router, self._public)
+        self._gate = Gate(self._context, router, self._public, self._newcomers)
         for each in self._gate.sockets:
             self._watch(each)
         router.router_handover = True
@@ -182,13 +192,16 @@ class ZeroMQTransport:
         # What may be under way is bounded by the flows' credit; a limit here would drop frames.
         router.set_hwm(0)
         router.maxmsgsize = MESSAGE_BYTES
-        router.backlog = BACKLOG
         router.bind(listen)
         self._watch(router)
         self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
         self._gate.port = urlsplit(self.address).port or 0
         if (path := own_socket(self._key, self.address)) is not None:
             self._unix.listen(path)
+
+    def _cut(self, descriptor: int) -> None:
+        if not self._unix.cut(descriptor) and self._gate is not None:
+            self._gate.cut(descriptor)
 
     def _watch(self, source: zmq.Socket[bytes] | socket.socket, writable: bool = False) -> None:
         self._poller.register(source, POLLIN | POLLOUT if writable else POLLIN)
@@ -318,12 +331,9 @@ def probe(address: str, key: str, patience: float, claim: Claim | None = None) -
         raise Unreachable(f"There is no host {host!r} that this machine knows: {error}.") from error
     context = zmq.Context()
     dealer = _client_socket(context, secret, public)
-    refused = (
-        zmq.Event.HANDSHAKE_FAILED_AUTH
-        | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
-        | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
-    )
-    monitor = dealer.get_monitor_socket(refused)
+    dealer.reconnect_ivl = AGAIN
+    dealer.reconnect_ivl_max = 0
+    monitor = dealer.get_monitor_socket(int(REFUSED | HANDSHAKEN | zmq.Event.DISCONNECTED))
     try:
         try:
             dealer.connect(address)
@@ -331,8 +341,9 @@ def probe(address: str, key: str, patience: float, claim: Claim | None = None) -
             raise Unreachable(
                 f"{address!r} is not an address: {error}. Expected tcp://host:port."
             ) from error
-        claims = [] if claim is None else [msgspec.msgpack.encode(claim)]
-        dealer.send_multipart([WHO_ARE_YOU, *claims])
+        question = [WHO_ARE_YOU, *([] if claim is None else [msgspec.msgpack.encode(claim)])]
+        dealer.send_multipart(question)
+        failures, asked = 0, False
         poller = zmq.Poller()
         poller.register(dealer, zmq.POLLIN)
         poller.register(monitor, zmq.POLLIN)
@@ -341,8 +352,18 @@ def probe(address: str, key: str, patience: float, claim: Claim | None = None) -
             ready = dict(poller.poll(int(left * 1000) + 1))
             if dealer in ready:
                 return _hello(dealer.recv(), address)
-            if monitor in ready:
-                monitor.recv_multipart()
+            if monitor not in ready:
+                continue
+            event = parse_monitor_message(monitor.recv_multipart())["event"]
+            if event == HANDSHAKEN:
+                asked = True
+            elif event & REFUSED:
+                failures += 1
+            elif asked:  # it was cut off before it could answer
+                asked = False
+                dealer.send_multipart(question)
+            # A node with too many connections cuts some before it looks at their keys.
+            if failures == ATTEMPTS:
                 raise AccessDenied(
                     f"The fabric at {address} refused this key. Pass the key it was started with: "
                     "connect(address, key=...), or set ACTIVEBROKER_KEY."
