@@ -20,6 +20,7 @@ from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+from predicate_extract.algebra.cost import Undecided, check_all, check_size
 from predicate_extract.analysis.bindings import bound_name
 from predicate_extract.analysis.code import MAKERS
 from predicate_extract.analysis.nodes import FunctionNode
@@ -248,7 +249,9 @@ class _Reader:
         """The value of an expression, if computing it runs nothing of the tree's own."""
         try:
             return self._computed(node, names)
-        except (_Unclear, TypeError, ValueError, ArithmeticError, AttributeError, LookupError):
+        except (_Unclear, Undecided):
+            return NotRun(what)
+        except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError):
             return NotRun(what)
 
     def _computed(self, node: ast.expr, names: Mapping[str, Any]) -> Any:
@@ -286,7 +289,10 @@ class _Reader:
                 made = self._computed(func, names)
                 if any(made == maker for maker in (*MAKERS, *_COLLECTIONS)):
                     named = {k.arg: self._computed(k.value, names) for k in keywords if k.arg}
-                    return made(*[self._computed(arg, names) for arg in args], **named)
+                    given = [self._computed(arg, names) for arg in args]
+                    if made is not range:
+                        check_all(given)  # of a few letters for a large number, or range
+                    return made(*given, **named)
         raise _Unclear
 
 
@@ -303,6 +309,7 @@ _SUMS: dict[type[ast.operator], Any] = {
 def _plain(value: Any) -> Any:
     if type(value) not in (int, float):
         raise _Unclear
+    check_size(value)
     return value
 
 

@@ -257,3 +257,25 @@ def test_a_folder_is_explained_as_json(tree: Path) -> None:
         *("rule", "Base", "Narrow", "Chance", "Foreign", "Late", "Unknown"),
     ]
     assert f"{tree / 'rules' / 'broken.py'} is left out: SyntaxError" in result.stderr
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "constant",
+    [
+        "frozenset(range(1000000000000))",
+        "list(range(1000000000000))",
+        "dict.fromkeys(range(1000000000000))",
+        "tuple(range(1000000000000))",
+        "LARGE * LARGE",
+        "Decimal('1e99999999') // 3",
+    ],
+)
+def test_a_constant_that_takes_long_is_not_computed(tmp_path: Path, constant: str) -> None:
+    squares = "LARGE = 123456789\n" + "LARGE = LARGE * LARGE\n" * 40
+    (tmp_path / "rule.py").write_text(
+        f"from decimal import Decimal\n{squares}CHOSEN = {constant}\n"
+        "def rule(event):\n    return event.get('a') == CHOSEN\n"
+    )
+    (found,) = found_in(tmp_path).values()
+    assert not found.exact
