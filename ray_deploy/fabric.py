@@ -44,7 +44,9 @@ class RayFabric(Fabric):
         places = (
             dict(brokers)
             if isinstance(brokers, Mapping)
-            else {name: Placement() for name in brokers}
+            else {
+                name: Placement() for name in ([brokers] if isinstance(brokers, str) else brokers)
+            }
         )
         if not places:
             raise InvalidFilter("A RayFabric needs the name of at least one broker.")

@@ -49,6 +49,10 @@ class UnknownField(ActiveBrokerError, AttributeError):
     """A filter reads a field that the channel's event type lacks."""
 
 
+class InvalidName(ActiveBrokerError, ValueError):
+    """What was given as a name, or as a place, is no text, or empty."""
+
+
 class NameTaken(ActiveBrokerError, ValueError):
     """A supplier, broker or channel of this name is active already."""
 
@@ -129,6 +133,12 @@ def shortened(text: str, most: int = TEXT) -> str:
         return text
     half = most // 2
     return f"{text[:half]} … {len(text) - 2 * half:,} characters more … {text[-half:]}"
+
+
+def check_text(name: object, what: str) -> None:
+    """Raise InvalidName unless a name is a text that is not empty."""
+    if not isinstance(name, str) or not name:
+        raise InvalidName(f"{what}: expected a text that is not empty, got {name!r}.")
 
 
 def with_extra(extra: str) -> str:

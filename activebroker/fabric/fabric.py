@@ -30,6 +30,7 @@ from activebroker.core.errors import (
     DeadlineExceeded,
     MoveFailed,
     Unreachable,
+    check_text,
 )
 from activebroker.events import EventType, TypeDescription, describe, type_of
 from activebroker.fabric.balancing import Balancing
@@ -46,6 +47,7 @@ from derivation.balance import Balance, Policy
 from predicate_extract import Extraction
 
 log = logging.getLogger(__name__)
+NAMES = ("name", "channel", "supplier", "at", "to")  # in requests: what users give as such
 LEASE = 60.0  # seconds that a derived channel lives without its owner or anybody who takes it
 PATIENCE = 60.0  # seconds that the directory may take to answer: a move may be before us
 BLAME = 5.0  # seconds more, for it to find out who holds a move up
@@ -227,6 +229,11 @@ class Fabric(Closing, Bound):
     def request(self, body: CallBody, patience: float = PATIENCE) -> Any:
         if self._closed:
             raise Closed("The fabric was closed.")
+        for field in NAMES:
+            if field in body.__struct_fields__:
+                name = getattr(body, field)
+                if name is not None or field != "name" or isinstance(body, OpenChannel):
+                    check_text(name, field)
         return self._runtime.request(body, time_left(patience))
 
     def derive_elsewhere(self, body: Move | Offload) -> None:

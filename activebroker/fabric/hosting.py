@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from activebroker.broker.calls import revive
 from activebroker.broker.deaths import Budget
 from activebroker.broker.messages import FailuresReported, Join, Leave
-from activebroker.core.errors import ActiveBrokerError, NameTaken
+from activebroker.core.errors import ActiveBrokerError, NameTaken, check_text
 from activebroker.fabric.keys import find_key, is_loopback, signing_key
 from activebroker.filters import Envelope, Payload, Runner
 from activebroker.routing import Member
@@ -56,7 +56,7 @@ class EmbeddedHost:
     def __init__(self, brokers: Iterable[str]) -> None:
         self.signing_key = secrets.token_bytes(32)
         self.address = None
-        self._names = tuple(brokers)
+        self._names = (brokers,) if isinstance(brokers, str) else tuple(brokers)
         for number, name in enumerate(self._names):
             check_name(name)
             if name in (LOCAL, *self._names[:number]):
@@ -109,6 +109,8 @@ class JoinedHost:
         self.address = address
         self.key = find_key(key, address=address)
         self.signing_key = signing_key(self.key)
+        if name is not None:
+            check_text(name, "this process's name")
         self._name = name or f"client-{secrets.token_hex(4)}"
         self._listen = listen
 
@@ -197,9 +199,9 @@ def join_fabric(
 
 
 def check_name(name: str) -> None:
-    """Raise NameTaken where a broker's name would mean something else as a place."""
-    if not name:
-        raise NameTaken("A broker needs a name that is not empty: give it one.")
+    """Raise InvalidName where a broker's name is none, NameTaken where it would mean something else
+    as a place."""
+    check_text(name, "a broker's name")
     if name in FIXED_PLACES:
         raise NameTaken(
             f"{name!r} cannot be a broker's name: as a place it means something else. Choose "
