@@ -347,7 +347,11 @@ class Member(Kind):
             # Another copy of the class, from another process, has the same name and members.
             same = isinstance(value, Enum) and Member(type(value)).signature == self.signature
             if not same:
-                raise Misfit.of(self.expected, value)
+                why = (
+                    f"another class of this name; that of the channel has {', '.join(self.members)}"
+                )
+                namesake = type(value).__name__ == self.cls.__name__
+                raise Misfit.of(self.expected, value, why if namesake else "")
         return self.members[value._name_]
 
     def encode(self, values: list[Any]) -> pa.Array:

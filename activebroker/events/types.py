@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import sys
 from typing import Any, Protocol
 
 import msgspec
@@ -108,6 +109,19 @@ class EventType:
         if known is None:
             known = _types.setdefault(dataclass, typed(dataclass, _parent_of(dataclass)))
         return known
+
+    def latest(self) -> EventType:
+        """This event type with its class as that is defined now, if it was defined anew."""
+        now: Any = sys.modules.get(self.cls.__module__)
+        for name in self.cls.__qualname__.split("."):
+            now = getattr(now, name, None)
+        if now is self.cls or not (isinstance(now, type) and dataclasses.is_dataclass(now)):
+            return self
+        try:
+            found = EventType.of(now)
+        except EventTypeError:
+            return self
+        return found if found == self else self
 
     def is_a(self, other: EventType) -> bool:
         """Whether events of this type may be published where `other` is expected."""

@@ -103,10 +103,8 @@ class TypeRegistry:
         return self._types.get(fingerprint)
 
     def renew(self, batch: Batch) -> Batch:
-        """The batch as events of the real class, where that was not known when it came."""
-        if not batch.type.generic:
-            return batch
-        known = self._types.get(batch.type.fingerprint, batch.type)
+        """The batch as events of the class that is known, and defined, now."""
+        known = self._types.get(batch.type.fingerprint, batch.type).latest()
         return batch if known is batch.type else batch.as_type(known)
 
     def resolve(self, description: TypeDescription) -> EventType:

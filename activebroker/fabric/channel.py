@@ -128,13 +128,14 @@ class Channel(Bound):
         fabric = self._fabric
         seconds = None if keep else fabric.lease if lease is None else lease
         spec = FilterSpec.of(filter)
-        extraction = analyse(spec, self.type)
-        envelope = pack(spec, self.type, extraction, key=fabric.signing_key)
+        input_type = spec.input_type(self.type)
+        extraction = analyse(spec, input_type)
+        envelope = pack(spec, input_type, extraction, key=fabric.signing_key)
         # So that the events come as instances of the class, wherever the filter runs.
-        fabric.register(spec.output_type(self.type))
+        fabric.register(spec.output_type(input_type))
         info = fabric.request(Derive(self.name, name, envelope, at, fabric.node, seconds))
         channel = fabric.channel_of(info, extraction)
-        channel._derived = spec, self.type
+        channel._derived = spec, input_type
         return channel
 
     def modulate(self, *, timeout: float = 10.0, **values: object) -> None:

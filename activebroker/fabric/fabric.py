@@ -248,6 +248,7 @@ class Fabric(Closing, Bound):
         self.request(body, timeout + PATIENCE)
 
     def register(self, type: EventType) -> None:
+        """Let events of this type come as instances of its class."""
         self._runtime.registry.register(type)
 
     def tell(self, body: CallBody) -> None:

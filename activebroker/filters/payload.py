@@ -24,7 +24,8 @@ from activebroker.core.errors import (
     PayloadRefused,
     suggestion,
 )
-from activebroker.events import ANY, EventType, TypeDescription, TypeRegistry, describe
+from activebroker.events import ANY, Batch, EventType, TypeDescription, TypeRegistry, describe
+from activebroker.filters.definitions import is_live, meant, subtypes
 from activebroker.filters.filter import FIFOFilter, FunctionFilter
 from activebroker.filters.fitting import check_class, check_function
 from activebroker.filters.shipping import dumps, loads
@@ -59,7 +60,8 @@ class Payload:
     """An unpacked envelope: how to make instances, and the event types on both sides.
 
     `values` are those that `modulate` sets. `stateless`: it is the predicate that decides, in place
-    of the filter.
+    of the filter. `types` are the event types with the classes that the filter's code knows;
+    `live`: it knows those that its module has now.
     """
 
     make: Callable[[], FIFOFilter]
@@ -67,6 +69,17 @@ class Payload:
     output: EventType
     values: Mapping[str, Any] = field(default_factory=dict)
     stateless: bool = False
+    types: TypeRegistry = field(default_factory=TypeRegistry)
+    live: bool = False
+
+    def own(self, batch: Batch) -> Batch:
+        """A batch as events of the filter's own classes, whichever this process knows besides."""
+        known = self.types.get(batch.type.fingerprint)
+        if known is None and not issubclass(batch.type.cls, self.input.cls):
+            known = self.types.resolve(describe(batch.type))
+        if self.live:
+            known = (known or batch.type).latest()
+        return batch if known is None or known is batch.type else batch.as_type(known)
 
     def modulate(self, instance: FIFOFilter) -> None:
         """Give an instance its parameters: copies, so that instances share nothing."""
@@ -83,6 +96,22 @@ class FilterSpec:
     args: tuple[Any, ...] = ()
     instance: FIFOFilter | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def code(self) -> tuple[Any, ...]:
+        """All that is the user's."""
+        return self.cls, self.args, self.instance, dict(self.values)
+
+    @property
+    def module(self) -> str:
+        """The name of the module where its code is."""
+        written = self.args[0] if self.cls is FunctionFilter else self.cls
+        return getattr(written, "__module__", None) or ""
+
+    def input_type(self, channel: EventType) -> EventType:
+        """A channel's event type with the class that the filter's code means. Raises InvalidFilter
+        where there are several of that name."""
+        return meant(self.name, self.code, self.module, channel)
 
     @classmethod
     def of(cls, given: object) -> FilterSpec:
@@ -192,12 +221,10 @@ def pack(
     """
     spec.check(extraction)
     output = spec.output_type(input_type)
-    content = (
-        *(spec.cls, spec.args, spec.instance, dict(spec.values)),
-        *(input_type.cls, output.cls),
-    )
     try:
-        body = dumps(content)
+        body = dumps(
+            (*spec.code, input_type.cls, output.cls, subtypes(spec.code, spec.module, input_type))
+        )
     except Exception as error:
         raise FilterNotPicklable(
             f"Filter {spec.name} cannot be shipped: {error}. Create such objects in on_start, "
@@ -274,7 +301,9 @@ def unpack(envelope: Envelope, key: bytes) -> Payload:
             f"runs {_dotted(PYTHON_VERSION)}. Use the same minor version on both sides."
         )
     try:
-        cls, args, instance, values, input_cls, output_cls = loads(envelope.body, FIFOFilter)
+        cls, args, instance, values, input_cls, output_cls, special = loads(
+            envelope.body, FIFOFilter
+        )
     except Exception as error:
         raise PayloadRefused(
             f"Filter {envelope.name} cannot be loaded here: {type(error).__name__}: {error}. "
@@ -289,7 +318,12 @@ def unpack(envelope: Envelope, key: bytes) -> Payload:
         payload.modulate(made)
         return made
 
-    payload = Payload(make, _event_type(input_cls), _event_type(output_cls), values)
+    code = args[0] if cls is FunctionFilter else cls.enqueue
+    payload = Payload(
+        make, _event_type(input_cls), _event_type(output_cls), values, live=is_live(code)
+    )
+    for each in (payload.input, payload.output, *map(_event_type, special)):
+        payload.types.register(each)
     return payload
 
 

@@ -121,7 +121,7 @@ class FilterRunner:
             return
         if result.stopped:  # by on_start
             return
-        batch, events = self._read(batch, result)
+        batch, events = self._read(self._payload.own(batch), result)
         if isinstance(instance, FunctionFilter):
             self._ask(instance.function, batch, events, result)
             return

@@ -18,8 +18,9 @@ import pickle
 import sys
 import threading
 from collections import ChainMap
+from collections.abc import Iterable
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import cloudpickle
 from cloudpickle import cloudpickle as internals
@@ -34,18 +35,34 @@ _travelling: list[ModuleType] = []
 
 def dumps(value: Any) -> bytes:
     """Pickle a value for another process. Raises whatever pickling raises."""
+    return _pickled(_Pickler, value)[0]
+
+
+def classes_in(value: Any, module: str = "") -> dict[type, None]:
+    """The classes to which a value refers, by its code too, other than in annotations. Looks into
+    the user's own code and that of `module`.
+
+    Raises whatever pickling raises.
+    """
+    also = [sys.modules[module]] if module in sys.modules and module != "__main__" else []
+    return _pickled(_Finder, value, also)[1].classes
+
+
+def _pickled(pickler: type[P], value: Any, also: Iterable[ModuleType] = ()) -> tuple[bytes, P]:
     with _lock:
         known = cloudpickle.list_registry_pickle_by_value()  # by the user, who keeps them
-        modules = [each for each in _travellers() if each.__name__ not in known]
+        travelling = dict.fromkeys([*_travellers(), *also])
+        modules = [each for each in travelling if each.__name__ not in known]
         for module in modules:
             cloudpickle.register_pickle_by_value(module)
         file = io.BytesIO()
+        used = pickler(file, protocol=5)
         try:
-            _Pickler(file, protocol=5).dump(value)
+            used.dump(value)
         finally:
             for module in modules:
                 cloudpickle.unregister_pickle_by_value(module)
-    return file.getvalue()
+    return file.getvalue(), used
 
 
 def loads(data: bytes, copied: type | None = None) -> Any:
@@ -60,6 +77,24 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, value: Any) -> Any:
         reduced = reduce_function(value) if isinstance(value, FunctionType) else None
         return super().reducer_override(value) if reduced is None else reduced
+
+
+class _Finder(_Pickler):
+    def __init__(self, file: io.BytesIO, protocol: int) -> None:
+        super().__init__(file, protocol=protocol)
+        self.classes: dict[type, None] = {}
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type):
+            self.classes[value] = None
+        reduced = super().reducer_override(value)
+        if isinstance(value, FunctionType) and isinstance(reduced, tuple) and len(reduced) == 6:
+            _, slots = reduced[2] if isinstance(reduced[2], tuple) else ({}, {})
+            slots.pop("__annotations__", None)
+        return reduced
+
+
+P = TypeVar("P", bound=_Pickler)
 
 
 class _Unpickler(pickle.Unpickler):

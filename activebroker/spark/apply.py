@@ -77,6 +77,7 @@ def apply(
     type = type_of(schema if event_type is None else event_type)
     _check_columns(type, schema)
     names = type.schema.names
+    type = spec.input_type(type)
     extraction = analyse(spec, type)
     envelope = pack(spec, type, extraction, key=_KEY)
 
