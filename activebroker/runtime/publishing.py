@@ -25,6 +25,7 @@ BATCH_ROWS = 8192  # rows of single events that become one batch at the most
 BATCH_BYTES = 1 << 20  # large tables are cut into about this, small ones joined up to this
 ROOM_ROWS = 4 * BATCH_ROWS  # rows that may wait before `put` has to; it goes on at half of them
 ROOM_BYTES = 16 << 20  # and about how many bytes
+MOST_BYTES = 2_000_000_000  # of one event, or of a batch of single ones: a frame holds 2 GiB
 FIRST_ROWS = 64  # rows that may wait as long as their size is unknown
 
 
@@ -39,6 +40,12 @@ class _Rows:
 
     def __len__(self) -> int:
         return len(self.contents)
+
+    def halves(self) -> tuple[_Rows, _Rows]:
+        middle = len(self) // 2
+        first = _Rows(self.type, self.first_seq, self.contents[:middle], self.times[:middle])
+        rest = self.contents[middle:], self.times[middle:]
+        return first, _Rows(self.type, self.first_seq + middle, *rest)
 
 
 class PublishBuffer:
@@ -129,6 +136,10 @@ class PublishBuffer:
         if not batches:
             return 0
         count = sum(map(len, batches))
+        large = [batch for batch in batches if batch.nbytes > MOST_BYTES]
+        for part in (part for batch in large for part in _cut(batch)):
+            if part.nbytes > MOST_BYTES:
+                raise EventRefused(_too_large(part.nbytes))
         with self._lock:
             if self._closed is not None or self._refused or self._rows >= self._limit:
                 self._wait_for_room(patience)
@@ -229,22 +240,27 @@ class PublishBuffer:
                 raise _anew(self._closed)
 
     def _encoded(self, rows: _Rows) -> Batch | None:
-        """A batch of single events. One that cannot be encoded after all (a list in it has changed,
-        say) is left out, and told to whoever publishes or flushes next."""
+        """A batch of single events; None where there is none, and its halves are next to be taken.
+
+        A single event that cannot be encoded after all (a list in it has changed, say), or is too
+        large, is left out, and told to whoever publishes or flushes next.
+        """
+        refusal: Exception
         try:
-            return encode(rows.type, rows.contents, self.supplier, rows.first_seq, rows.times)
-        except Exception:  # noqa: BLE001 - whatever a value's own methods raise
-            encoded: list[Batch] = []
-            refused: list[tuple[int, Exception]] = []
-            numbered = enumerate(zip(rows.contents, rows.times, strict=True), rows.first_seq)
-            for seq, (content, at) in numbered:
-                try:
-                    encoded.append(encode(rows.type, [content], self.supplier, seq, [at]))
-                except Exception as error:  # noqa: BLE001
-                    refused.append((seq, error))
+            batch = encode(rows.type, rows.contents, self.supplier, rows.first_seq, rows.times)
+            if batch.nbytes <= MOST_BYTES:
+                return batch
+            refusal = EventRefused(_too_large(batch.nbytes))
+        except Exception as error:  # noqa: BLE001 - whatever a value's own methods raise
+            refusal = error
         with self._lock:
-            self._refused += refused
-        return concat(encoded) if encoded else None
+            if len(rows) == 1:
+                self._refused.append((rows.first_seq, refusal))
+            else:
+                self._parts.extendleft(reversed(rows.halves()))
+                self._rows += len(rows)
+                self._taken -= len(rows)
+        return None
 
     def _raise_refused(self) -> None:
         """Say once what became of events that had been accepted."""
@@ -301,6 +317,13 @@ class PublishBuffer:
                 return False
             self._room.wait(left)
         return True
+
+
+def _too_large(nbytes: int) -> str:
+    return (
+        f"An event of {nbytes:,} bytes is too large: it may have {MOST_BYTES:,}. Publish it in "
+        "several, or publish where it is stored."
+    )
 
 
 def _anew(error: ActiveBrokerError) -> ActiveBrokerError:

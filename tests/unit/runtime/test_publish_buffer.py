@@ -107,6 +107,26 @@ def test_events_that_cannot_be_encoded_are_left_out_and_told_once(bad: list[int]
     says[say]()
 
 
+def test_what_is_too_large_for_a_frame_is_cut_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "MOST_BYTES", 1000)
+    monkeypatch.setattr(publishing, "BATCH_BYTES", 500)
+    made = buffer()
+    sizes = [30, 30, 30, 30, 300, 30, 30, 30]
+    for size in sizes:
+        made.put(Listed([1] * size), 1.0)
+    batches = []
+    while (batch := made.take()) is not None:
+        batches.append(batch)
+    assert all(batch.nbytes <= 1000 for batch in batches)
+    assert [seq for batch in batches for seq in batch.seqs] == [0, 1, 2, 3, 5, 6, 7]
+    with pytest.raises(EventRefused, match=r"number 4: .* is too large: it may have 1,000"):
+        made.flush(1.0)
+    with pytest.raises(EventRefused, match="is too large"):
+        made.put_table([Listed([1]), Listed([1] * 300)], 1.0)
+    assert made.put_table([Listed([1] * 30)] * 20, 1.0) == 20
+    assert made.published == len(sizes) + 20
+
+
 def test_who_waits_hears_of_the_end() -> None:
     made = buffer()
     for number in range(publishing.FIRST_ROWS):
