@@ -11,7 +11,7 @@ from typing import Any
 
 import fields_for_tests as fields
 import pytest
-from fields_for_tests import Color, Level, Mood, Other, Tone
+from fields_for_tests import Color, Level, Mood, Other, Perm, Tone, Way
 from test_filter_fuzz import load
 from test_sql import register
 
@@ -175,6 +175,28 @@ def test_an_enum_of_another_module_is_another_one_without_a_schema_too():
     assert str(found.predicate) == "color = ENUM 'fields_for_tests:Color.RED'"
     assert found.predicate.evaluate(SimpleNamespace(color=Color.RED)) is True
     assert found.predicate.evaluate(SimpleNamespace(color=Other.RED)) is False
+
+
+@pytest.mark.parametrize(
+    ("condition", "exact"),
+    [
+        (lambda c: c.i & Perm.R, True),
+        (lambda c: c.i & Perm.W == Perm.W, True),
+        (lambda c: c.i == Perm.W or c.i > Perm.W, True),
+        (lambda c: c.i | Perm.R == 3, False),  # of a negative number, Python makes another flag
+        (lambda c: c.i ^ Perm.R == 2, False),
+        (lambda c: c.i == Way.OUT, False),
+    ],
+)
+def test_flags_as_numbers(condition, exact):
+    event = EventType.of(make_dataclass("Flagged", [("i", int)]))
+    found = extract(condition, schema=event.schema, content=event.cls)
+    assert found.exact == exact
+    contents = [event.cls(i) for i in range(-5, 5)]
+    kept = mask(found.predicate, encode(event, contents, "here", 0, 0).columns)
+    for row, content in enumerate(contents):
+        want = outcome(condition, content)
+        assert kept.keep[row] if want is not False else not (exact and kept.true[row])
 
 
 COLLECTIONS = """\
