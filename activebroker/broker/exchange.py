@@ -29,6 +29,7 @@ from activebroker.broker.effects import (
 )
 from activebroker.broker.link import Buffers
 from activebroker.broker.messages import (
+    MOST_TO,
     Body,
     CheckpointKept,
     CheckpointTaken,
@@ -103,6 +104,8 @@ class Exchange:
         self._on_saved = on_saved
         self._on_changed = on_changed
         self._local: deque[Callable[[], object]] = deque()
+        # By peer and batch, the batch, and the flows and ports that it goes to.
+        self._leaving: dict[tuple[str, int], tuple[Parcel, list[tuple[int, int]]]] = {}
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
         self.settling: dict[int, Positions] = {}  # subscriptions' news for what feeds them
@@ -405,14 +408,8 @@ class Exchange:
     def receive(self, source: str, body: Body, buffers: Sequence[Any]) -> bool:
         """Handle an in-band message or credit from a peer; False if it is neither."""
         match body:
-            case Events(flow, port_id):
-                if (port := self.ports.get(port_id)) is not None and flow in port.flows:
-                    try:
-                        parcel = self._read(body, buffers)
-                    except ProtocolError as error:
-                        self._break(port, source, body, error)
-                    else:
-                        self._arrived(port, flow, parcel)
+            case Events():
+                self._events_arrived(source, body, buffers)
             case StreamEnded(flow, port_id) | FlowEnded(flow, port_id):
                 if (port := self.ports.get(port_id)) is not None:
                     self._arrived(port, flow, body)
@@ -439,12 +436,26 @@ class Exchange:
                 return False
         return True
 
+    def _events_arrived(self, source: str, head: Events, buffers: Sequence[Any]) -> None:
+        parcel: Parcel | None = None
+        for flow, port_id in head.to:
+            # An earlier one may have closed it.
+            if (port := self.ports.get(port_id)) is not None and flow in port.flows:
+                try:
+                    parcel = parcel or self._read(head, buffers)
+                except ProtocolError as error:
+                    self._break(port, flow, source, head, error)
+                else:
+                    self._arrived(port, flow, parcel)
+
     def _read(self, head: Events, buffers: Sequence[Any]) -> Parcel:
         if (type_ := self._registry.get(head.type)) is None:
             raise ProtocolError("events of a type that was not announced.")
         return Parcel(load(type_, head.supplier, buffers), head.certain, head.upto)
 
-    def _break(self, port: Port, source: str, head: Events, error: ProtocolError) -> None:
+    def _break(
+        self, port: Port, flow: int, source: str, head: Events, error: ProtocolError
+    ) -> None:
         """What has come is no batch: nobody can take it, now or later, and nobody else has it."""
         reason = (
             f"{self._here!r} cannot read the events of supplier {head.supplier!r} before position "
@@ -453,8 +464,8 @@ class Exchange:
         )
         log.error("%s", reason)
         if port.id in self.stages:
-            self._drop_flow(port.flows[head.flow])
-            self._arrived(port, head.flow, FlowEnded(head.flow, port.id, True, reason))
+            self._drop_flow(port.flows[flow])
+            self._arrived(port, flow, FlowEnded(flow, port.id, True, reason))
         else:
             self.close_port(port.id)
             self._effects.append(EndSubscription(port.id, ProtocolError(reason)))
@@ -541,12 +552,22 @@ class Exchange:
         if not isinstance(item, Parcel):
             self._send(spec.target, item, ())
             return
-        batch = item.batch
-        self._announce(spec.target, batch.type)
-        head = Events(
-            spec.id, spec.port, batch.supplier, batch.type.fingerprint, item.certain, item.upto
-        )
-        self._send(spec.target, head, item.buffers)
+        _, to = self._leaving.setdefault((spec.target, id(item)), (item, []))
+        to.append((spec.id, spec.port))
+
+    def send_events(self) -> None:
+        """Send each batch that flows to a node share, once. To be called before anything else is
+        sent, so that all is in order."""
+        while self._leaving:
+            leaving, self._leaving = self._leaving, {}
+            for (target, _), (item, to) in leaving.items():
+                batch = item.batch
+                self._announce(target, batch.type)
+                type_, certain = batch.type.fingerprint, item.certain
+                for first in range(0, len(to), MOST_TO):
+                    some = tuple(to[first : first + MOST_TO])
+                    head = Events(some, batch.supplier, type_, certain, item.upto)
+                    self._send(target, head, item.buffers)
 
     def _opened(self, port: Port, opened: FlowOpened, source: str) -> None:
         port.opened(

@@ -6,7 +6,7 @@ separate buffers.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -38,12 +38,14 @@ class FlowOpened(Message, frozen=True):
     behind: bool = False
 
 
-class Events(Message, frozen=True):
-    """One batch; its buffers follow. `certain`: the predicate raises on none of its rows. `upto`:
-    the position behind it."""
+MOST_TO = 64  # flows that share a message
 
-    flow: int
-    port: int
+
+class Events(Message, frozen=True):
+    """One batch, which goes `to` each (flow, port); its buffers follow. `certain`: the predicate
+    raises on none of its rows. `upto`: the position behind it."""
+
+    to: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=MOST_TO)]
     supplier: str
     type: str  # fingerprint
     certain: bool

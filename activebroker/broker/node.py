@@ -297,6 +297,7 @@ class Node:
             body, buffers = self._local.popleft()
             self._receive(self.name, body, buffers)
             self.exchange.settle()
+        self.exchange.send_events()
 
     def _send(self, to: str, body: Body, buffers: Buffers = ()) -> None:
         if to == self.name:
@@ -304,6 +305,7 @@ class Node:
         elif self.orphaned and to == self._directory_name:
             return
         else:
+            self.exchange.send_events()
             self.peers.send(to, body, self._now, buffers)
 
     def _tell(self, to: str, body: Body) -> None:

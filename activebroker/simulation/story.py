@@ -32,11 +32,12 @@ class Flows:
         match head.body:
             case m.Heard() | m.TypeAnnounced() | m.CreditReturned():
                 return "", None
-            case m.Events(flow, _, supplier, fingerprint):
+            case m.Events(to, supplier, fingerprint):
+                flows = ", ".join(str(flow) for flow, _ in to)
                 if fingerprint == ITEM.fingerprint:
                     batch = load(ITEM, supplier, frame[1])
-                    return f"{summary(batch)} in flow {flow}", None
-                return f"events of {supplier} in flow {flow}", None
+                    return f"{summary(batch)} in flow {flows}", None
+                return f"events of {supplier} in flow {flows}", None
             case m.FlowOpened(flow, after=after):
                 behind = f" behind {', '.join(map(str, after))}" if after else ""
                 return f"begin of flow {flow}{behind}", self._derivations.get(flow)

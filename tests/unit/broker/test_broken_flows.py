@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 from parcels_for_tests import NOTE, groups, parcel
+from peer_for_tests import Peer
 
 from activebroker.broker.effects import (
     Deliver,
-    Effect,
     EndSubscription,
     FrameArrived,
     PortOpened,
-    Transmit,
 )
-from activebroker.broker.frame import decode
-from activebroker.broker.link import Link
 from activebroker.broker.messages import (
-    Body,
     Events,
     FlowDropped,
     FlowEnded,
@@ -38,29 +34,6 @@ ARROW = parcel(*range(20))
 FEW = parcel(1, 2, 3)
 
 
-class Peer:
-    """Another node, as far as its link goes."""
-
-    def __init__(self, node: Node, name: str) -> None:
-        self.node, self.link = node, Link(name, 1, node.name, 0.0)
-        self.node.peers.members[name] = Member(name, None, False, 1)
-
-    def say(self, *said: Body | tuple[Body, Sequence[Any]]) -> list[Effect]:
-        effects: list[Effect] = []
-        for each in said:
-            self.link.send(*each if isinstance(each, tuple) else (each, ()))
-        for head, buffers in self.link.take_outgoing(0.0):
-            effects += self.node.handle(FrameArrived(head, buffers, self.link.here), 0.0)
-        return effects
-
-    def heard(self, effects: list[Effect]) -> list[Body]:
-        """What the node has said to it."""
-        mine = [
-            each for each in effects if isinstance(each, Transmit) and each.peer == self.link.here
-        ]
-        return [decode(head).body for each in mine for head, _ in each.frames]
-
-
 @pytest.fixture
 def node() -> Node:
     return Node(Member("here", "here", True, 1), "here", TypeRegistry())
@@ -74,7 +47,7 @@ def bad(node: Node) -> Peer:
 
 
 def events(flow: int, port: int, given: Parcel, buffers: Sequence[Any] | None = None) -> Any:
-    head = Events(flow, port, given.batch.supplier, NOTE.fingerprint, True, given.upto)
+    head = Events(((flow, port),), given.batch.supplier, NOTE.fingerprint, True, given.upto)
     return head, dump(given.batch) if buffers is None else buffers
 
 
@@ -87,7 +60,7 @@ BAD: dict[str, tuple[Events, Sequence[Any]]] = {
     "lists that are cut off": events(1, 7, FEW, cut(FEW)),
     "no buffer": events(1, 7, FEW, []),
     "two buffers": events(1, 7, FEW, dump(FEW.batch) * 2),
-    "a type nobody knows": (Events(1, 7, "A", "unknown", True, (1, 3)), dump(FEW.batch)),
+    "a type nobody knows": (Events(((1, 7),), "A", "unknown", True, (1, 3)), dump(FEW.batch)),
 }
 
 

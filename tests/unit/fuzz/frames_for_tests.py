@@ -203,7 +203,7 @@ class Trial:
             case Transmit(peer, _, frames) if peer == GOOD:
                 for head, buffers in frames:
                     for body, parts in self.good.receive(decode(head), buffers, self.now):
-                        if isinstance(body, Events) and body.port == OUT:
+                        if isinstance(body, Events) and any(port == OUT for _, port in body.to):
                             self.relayed += len(parts) and body.upto[1] - self.relayed
 
     def say(self, *said: Any) -> None:
@@ -221,7 +221,7 @@ class Trial:
         self.published += count
         buffers, upto = dump(batch), (1, self.published)
         for flow, port in ((FLOW, PORT), (FLOW + 9, RELAY)):
-            self.say((Events(flow, port, "N", QUOTE.fingerprint, True, upto), buffers))
+            self.say((Events(((flow, port),), "N", QUOTE.fingerprint, True, upto), buffers))
         self.say(
             CreditReturned(OUT, RELAY, batch.nbytes), Settled(RELAY, f"port {OUT}", {"N": upto})
         )
