@@ -127,7 +127,7 @@ def no_return(content: Any) -> None:
 
 CONSTRUCTORS = {
     "a missing argument": (Above, "missing a required argument: 'limit'"),
-    "a missing keyword": (NamedOnly, "missing a required argument: 'limit'"),
+    "a missing keyword": (NamedOnly, "missing a required (keyword-only )?argument: 'limit'"),
     "arguments by place for keywords": ((NamedOnly, 1), "too many positional arguments"),
     "too many": ((Above, 1, 2), "too many positional arguments"),
     "too few for a dataclass": ((Fields, 1), "missing a required argument: 'high'"),
