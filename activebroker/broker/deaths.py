@@ -78,4 +78,5 @@ class Record:
         return f"{self._died(self.count)}, each time at {' or '.join(of)}, or soon after"
 
     def _died(self, count: int) -> str:
-        return f"{count} processes died with it ({', '.join(map(repr, self.hosts[-count:]))})"
+        died = "1 process" if count == 1 else f"{count} processes"
+        return f"{died} died with it ({', '.join(map(repr, self.hosts[-count:]))})"

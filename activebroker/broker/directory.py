@@ -202,8 +202,8 @@ class Directory:
             for each in self.graph.subtree(root.name):
                 if each.next is not None:
                     return f"The filter of channel {each.name!r} is still changing"
-                places = isinstance(body, Move | Offload | Modulate)
-                if places and self._recoveries.waits(each.name):
+                whole = isinstance(body, Move | Offload | Modulate | CloseChannel)
+                if whole and self._recoveries.waits(each.name):
                     return f"The filter of channel {each.name!r} waits for a place to go on"
             if isinstance(body, Modulate) and channel.returning:
                 return f"Channel {name!r} is still on its way to its suppliers"

@@ -49,7 +49,8 @@ class Placing:
         """Give every port of a channel, and of what is derived from it at the supplier, a flow
         from every outlet."""
         for child in self._graph.children(channel.name):
-            if child.at == SUPPLIER and not child.closed and not self._waits(child.name):
+            waits = self._waits(channel.name) or self._waits(child.name)
+            if child.at == SUPPLIER and not child.closed and not waits:
                 yield from self._beside(channel, child)
                 if not child.closed:
                     yield from self.connect(child)

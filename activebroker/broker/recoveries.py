@@ -24,7 +24,7 @@ from activebroker.routing import Channel, Positions, Relay
 
 log = logging.getLogger(__name__)
 TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it comes further before
-WAIT, LONGEST_WAIT = 2.0, 10.0  # seconds for another broker; the longer one of a suspect
+WAIT, LONGEST_WAIT = 2.0, 10.0  # seconds for another broker; the longer if nobody else takes it
 LOOK_UP = 0.25  # seconds between looks whether there is one
 
 
@@ -89,19 +89,21 @@ class Recoveries:
             return f"it is in quarantine: {why}"
         if (pause := record.pause(now)) > 1e-6:
             log.info("what makes channel %r goes on in %.1f s", name, pause)
-            self._later(name, also, now + pause, pause)
+            self._later(channel, also, now + pause, pause)
             return ""
         self._checkpoints.forget(name)
         deaths = 0 if relay else record.by_one_event(inputs)
         suspect = deaths >= self._budget.suspect
         places = self._recovery.candidates(channel, deaths > 0, suspect, self._on_trial(channel))
         spared = any(map(self._recovery.is_spare, places))
-        if deaths and not spared and now - since < (LONGEST_WAIT if suspect else WAIT):
-            self._later(name, also, since, LOOK_UP)
+        if any(map(self._recovery.is_spare, self._members)):
+            since = now  # there is one, with another suspect
+        if deaths and not spared and now - since < (WAIT if places else LONGEST_WAIT):
+            self._later(channel, also, since, LOOK_UP)
             return ""
-        if suspect and not places:
+        if deaths and not places:
             return (
-                f"it is in quarantine: {record.story()}; and there was no broker for it but the "
+                f"it is in quarantine: {record.story()}; and there was no place for it but the "
                 "directory's"
             )
         place = yield from self._recovery.recover(channel, places, also)
@@ -140,7 +142,11 @@ class Recoveries:
                 if position > (come := inputs.get(supplier, NOWHERE)):
                     stuck[supplier] = come
         for outlet in feeds:  # what has died with what feeds it may have been sent as much as that
-            if outlet.node not in self._members:
+            if outlet.node in self._members:
+                continue
+            if outlet.supplier is not None and graph.relay_at(outlet) is None:
+                stuck[outlet.supplier] = inputs.get(outlet.supplier, NOWHERE)
+            else:
                 above = (graph.relay_at(outlet) or graph.channels[channel.parent or ""]).name
                 record = self._records.get(above, Record())
                 stuck |= {each: inputs.get(each, NOWHERE) for each in record.stuck}
@@ -158,9 +164,12 @@ class Recoveries:
                 nodes += [stage.node for stage in each.stages.values()]
         return nodes
 
-    def _later(self, name: str, also: Stages, since: float, after: float) -> None:
-        self._waiting[name] = also, since
-        self._set_timer(name, after)
+    def _later(self, channel: Channel, also: Stages, since: float, after: float) -> None:
+        """Until then it is nowhere, not even at the next process of the name of its last host."""
+        left = ((outlet.node, outlet.id) for outlet in channel.left.values())
+        self._waiting[channel.name] = tuple(dict.fromkeys([*also, *left])), since
+        self._graph.unplace(channel)
+        self._set_timer(channel.name, after)
 
 
 def _inputs(channel: Channel) -> Positions:

@@ -65,8 +65,8 @@ class Recovery:
         """Where the filter can go on: where it was to be, else at brokers, the least laden first,
         then at the one who derived it, and at its consumers.
 
-        If it may be what its host `died` of, it goes to the directory's node only if nobody else
-        takes it; once it is `suspect`, only to other brokers, and to none of `avoid`.
+        If it may be what its host `died` of, it does not go to the directory's node, unless that
+        has derived it; once it is `suspect`, only to other brokers, and to none of `avoid`.
         """
         load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
         for each in (*self._graph.channels.values(), *self._graph.relays.values()):
@@ -86,8 +86,8 @@ class Recovery:
         others = others[::-1] if isinstance(channel, Relay) else others
         places = dict.fromkeys([*beside, *brokers, *others])
         found = [name for name in places if name in self._members]
-        if died:
-            found.sort(key=lambda name: name == self._me)
+        if died and channel.owner != self._me:
+            found = [name for name in found if name != self._me]
         if suspect:
             found = [name for name in found if self.is_spare(name) and name not in avoid]
         return found

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from activebroker.matching import union
 from activebroker.routing.parts import SUPPLIER, Channel, Flow, Outlet, Port, Relay, Stage
 
+NOWHERE = ""  # instead of a node's name
+
 
 class Graph:
     """The whole picture. Ids are given here, for outlets, ports, stages and flows alike."""
@@ -203,6 +205,13 @@ class Graph:
             port = self.channels[channel.parent].ports[stage_id]
             port.runs = channel.name if at == SUPPLIER else None
             port.recovers = self.recovers(channel)
+
+    def unplace(self, channel: Channel) -> None:
+        """Let a channel's stages be nowhere, with the flows that they have to have again."""
+        assert channel.parent is not None
+        for stage in channel.stages.values():
+            port = self.channels[channel.parent].ports[stage.id]
+            stage.node = channel.outlets[stage.id].node = port.node = NOWHERE
 
     def displace(self, channel: Channel, stage_id: int) -> None:
         """Take a stage out again, with all flows into and out of it."""

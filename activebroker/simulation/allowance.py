@@ -11,6 +11,7 @@ from activebroker.core.errors import (
     MoveFailed,
     Unreachable,
 )
+from activebroker.simulation.reference import Deadly
 from activebroker.simulation.scenario import SHORT, Scenario
 from activebroker.simulation.users import Channel, Consumer, Supplier
 from activebroker.simulation.world import World
@@ -28,6 +29,7 @@ _REFUSALS = (
 )
 # Why a channel may end early: there is nobody who can load its filter.
 _ENDS = ("could not go on",)
+_QUARANTINE = "is in quarantine"  # only a filter that kills its hosts, and what is derived from it
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 SLOW = 0.2  # seconds of delay of which late frames take ten times as much
 
@@ -72,6 +74,8 @@ class Allowance:
             return False
         if consumer.host.expelled and str(error).endswith(_AGAIN):
             return True
+        if _QUARANTINE in str(error):
+            return consumer.channel.made_by(Deadly)
         return str(error) == LOST or any(part in str(error) for part in _ENDS)
 
     def cut(self, supplier: Supplier, channel: Channel) -> bool:

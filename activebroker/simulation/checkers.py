@@ -12,8 +12,9 @@ from activebroker.broker.stage import WORK_BYTES
 from activebroker.matching import Parcel
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Host, Intake
-from activebroker.simulation.machines import leftovers
+from activebroker.simulation.machines import leftovers, served
 from activebroker.simulation.reference import Seen, Stream
+from activebroker.simulation.scenario import HUB
 from activebroker.simulation.users import Consumer, Users
 
 MOST_SHOWN = 12
@@ -154,6 +155,33 @@ def membership(host: Host) -> Iterator[str]:
     for outlet, supply in host.supplies.items():
         if supply.closed is None:
             yield f"unended: supplier {outlet} at {host.name}, which is lost, was not told"
+
+
+def leases(users: Users) -> Iterator[str]:
+    """Whether derived channels live as long as somebody holds them, and no longer.
+
+    To be called when their leases have run out, and nothing was asked for since.
+    """
+    world = users.world
+    ended = served(world.hosts[HUB].node)
+    held: dict[str, None] = {}
+    for channel in reversed(users.channels):  # those that are derived from others before these
+        owner = channel.owner
+        if channel.closed:
+            continue
+        owned = owner is not None and owner.alive and not owner.expelled
+        taken = any(
+            each.channel is channel and each.there and not (each.host.expelled or each.intake.ended)
+            for each in users.consumers
+        )
+        if owned or taken or channel.name in held:
+            held[channel.name] = None
+            if channel.parent is not None:
+                held[channel.parent.name] = None
+            if "nobody has taken it" in (ended.get(channel.name) or ""):
+                yield f"lease: {channel.name} has ended, and is held"
+        elif channel.parent is not None and ended.get(channel.name, "") is None:
+            yield f"lease: nobody holds {channel.name}, and it is there"
 
 
 def bounds(host: Host, largest: int) -> Iterator[str]:

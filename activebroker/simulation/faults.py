@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from activebroker.simulation.world import World
 
 AGAIN = 1.0  # seconds after which a process that was told that it is lost starts again
+CLAIMS = 0.05  # seconds from which on a process asks for its name before it joins
+PROMPT = 0.05  # seconds of delay with which an answer comes at once
 HEARD = 3.0  # seconds without a fault in which a peer is surely heard
 
 
@@ -72,8 +74,43 @@ class Faults:
             world.ended.append(host)
             self._start(host.name)
 
+    def start(self, name: str) -> None:
+        """A process of a name starts: it asks for that first, until it gets it."""
+        again = lambda: self._world.soon(AGAIN, lambda _: self.start(name))  # noqa: E731
+        if not self._world.hosts[name].alive:
+            self._world.claim(name, lambda _: self._start(name), again)
+
+    def _claim(self, host: Host) -> None:
+        """Another process asks for a name, which is a living one's or not."""
+        world = self._world
+
+        def granted(_: object) -> None:
+            if world.hosts[host.name] is not host or not host.alive:
+                return
+            if self._answers(host):
+                world.violated("name", f"{host.name} answers, and has lost its name")
+            self._excused[host.name] = max(world.env.now, self._excused.get(host.name, 0.0))
+
+        world.claim(host.name, granted, lambda: None)
+
+    def _answers(self, host: Host) -> bool:
+        """Whether the host must have answered the directory at once."""
+        world, now = self._world, self._world.env.now
+        options = world.options
+        calm = not (options.loss or options.straggling or options.reordering)
+        prompt = options.slowest <= PROMPT and not options.bandwidth
+        quiet = all(
+            until < now - HEARD
+            for (who, to), (_, until) in self._silence.items()
+            if HUB in (who, to) or host.name in (who, to)
+        )
+        slow = max(host.slow_until, world.hosts[HUB].slow_until) > now - HEARD
+        return calm and prompt and quiet and not slow and not host.paused
+
     def _start(self, name: str) -> None:
         world = self._world
+        if world.hosts[name].alive:
+            return
         host = world.restart(name)
         world.cover_restart(name)
         world.join(host)
@@ -95,8 +132,12 @@ class Faults:
         match fault.do:
             case "crash":
                 world.kill(name)
-                if seconds > 0:
+                if seconds >= CLAIMS:
+                    world.soon(seconds, lambda _: self.start(name))
+                elif seconds > 0:
                     world.soon(seconds, lambda _: self._start(name))
+            case "claim":
+                self._claim(host)
             case "pause":
                 if name == HUB:
                     seconds = min(seconds, SHORT)

@@ -347,7 +347,7 @@ class Host:
                 result = runner.run(effect.items)
             if any(failure.error.endswith(KILLS) for failure in result.failures):
                 self.world.counts["hosts killed by filters"] += 1
-                self.world.kill(self.name)
+                self.world.killed_by_filter(self)
                 return None
             # It names files: a run would depend on where they lie, by the sizes of frames.
             result.failures = [structs.replace(each, traceback="") for each in result.failures]

@@ -76,6 +76,13 @@ def served_by(hub: Node, outlet: int) -> list[str]:
     return list(dict.fromkeys(flow.port.node for flow in flows))
 
 
+def served(hub: Node) -> dict[str, str | None]:
+    """Why the channels have ended that the directory at `hub` knows; None: it serves them still."""
+    assert hub.directory is not None
+    channels = hub.directory.graph.channels.values()
+    return {each.name: each.ended if each.closed else None for each in channels}
+
+
 def is_orphan(node: Node) -> bool:
     """Whether the node has lost the directory, and with it everything."""
     return bool(node.orphaned)

@@ -15,8 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from activebroker.broker.changing import Changing, ChangingState
+from activebroker.broker.deaths import Record
+from activebroker.broker.directory import Directory
 from activebroker.broker.effects import CancelTimer
 from activebroker.broker.exchange import Exchange
+from activebroker.broker.leases import Leases
 from activebroker.broker.link import Link
 from activebroker.broker.messages import (
     Deploy,
@@ -31,6 +34,7 @@ from activebroker.broker.node import Node
 from activebroker.broker.outlet import OutFlow, Outlet
 from activebroker.broker.peers import Peers
 from activebroker.broker.port import Port
+from activebroker.broker.recoveries import Recoveries
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.stage import Stage
 from activebroker.broker.wiring import Wiring
@@ -493,6 +497,44 @@ def _(original: Original) -> Original:
         )
 
     return lost
+
+
+# --- names, leases, and what recovery may cost ----------------------------------------------------
+
+
+@plant("who answers loses its name", Directory, "_prove")
+def _(original: Original) -> Original:
+    def prove(self: Directory, name: str, then: Any) -> None:
+        if name in self.members and name != self._me:
+            self._expel(name)
+        original(self, name, then)
+
+    return prove
+
+
+@plant("a lease runs though somebody takes the channel", Leases, "taken")
+def _(original: Original) -> Original:
+    return lambda self, channel: False
+
+
+@plant("leases do not run out", Leases, "run_out")
+def _(original: Original) -> Original:
+    return lambda self, name: None
+
+
+@plant("recovery has no budget", Record, "spent")
+def _(original: Original) -> Original:
+    return lambda self, budget, inputs, now: ""
+
+
+@plant("suspects are tried together", Recoveries, "_on_trial")
+def _(original: Original) -> Original:
+    return lambda self, channel: []
+
+
+@plant("the directory's node is not spared", Recovery, "candidates")
+def _(original: Original) -> Original:
+    return lambda self, channel, *how: original(self, channel)
 
 
 # --- how soon they are found ----------------------------------------------------------------------

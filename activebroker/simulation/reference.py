@@ -167,6 +167,7 @@ class CountAbove(FIFOFilter):
 GROUPS = ((0, 1), (2, 3), (1, 2), (0,), (1, 2, 3))
 MODULATED: tuple[type[FIFOFilter], ...] = (Above, CountAbove)
 RAISING: tuple[type[FIFOFilter], ...] = (Rated,)
+DEADLY: tuple[type[FIFOFilter], ...] = (Deadly,)
 FILTERS: tuple[type[FIFOFilter], ...] = (Count, Few, HoldBack, Twice, Count, Some, CountAll, Faulty)
 
 

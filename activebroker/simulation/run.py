@@ -23,6 +23,7 @@ from activebroker.simulation.world import Stuck, World
 
 Plant = Callable[[], AbstractContextManager[None]]
 
+DEEPEST = 5  # channels of which each is derived from the one before
 PATIENCE = 90.0  # virtual seconds in which all that was asked for must end once nothing fails
 
 
@@ -79,6 +80,10 @@ def _play(world: World, scenario: Scenario) -> None:
     world.run_for(scenario.length)
     world.heal()
     _calm(world, users)
+    if options.lease:
+        world.run_for(DEEPEST * (options.lease + 1.0))
+        _calm(world, users)
+        world.violations += checkers.leases(users)
     asker = next(host for host in world.alive() if host.joined)
     for channel in users.channels:
         if channel.parent is None and not channel.ended:

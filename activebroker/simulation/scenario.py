@@ -43,7 +43,7 @@ Do = Literal[
     "close derived",
     "close root",
 ]
-FaultKind = Literal["crash", "pause", "cut", "slow"]
+FaultKind = Literal["crash", "pause", "cut", "slow", "claim"]
 FRAME_FAULTS = ("drop", "repeat", "delay", "overtake")  # what happens to single frames
 HOST_FAULTS = ("crash", "restart", "pause", "cut", "slow")
 FAULT_KINDS = (*FRAME_FAULTS, *HOST_FAULTS)
@@ -70,6 +70,8 @@ class Options:
     pace: float = 0.0  # a slow consumer's time for a batch
     work: float = 0.001  # the longest time of a piece of a filter's work
     patience: float = 20.0  # of moves
+    lease: float = 0.0  # seconds, of derived channels; 0: they are kept
+    supervised: float = 0.0  # seconds until a broker that a filter has killed starts again
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class Fault:
     counted from `host`; `both`: no frame passes in either direction. `again`: who is taken for lost
     because of it starts anew when it hears so.
 
+    A "claim" is of another process for the host's name: for as long as that answers, in vain.
+
     The hub is not crashed, and stands still for no longer than `SHORT`. One that is cut off from
     others for longer takes them for lost, and they it.
     """
@@ -118,6 +122,7 @@ class Fault:
 
 MODULATED = 1000
 RAISING = 2000
+DEADLY = 3000
 SHORT = 6.0  # seconds of silence after which nobody is taken for lost
 
 
@@ -182,6 +187,15 @@ def draw(seed: int) -> Scenario:
     apart = random.Random(f"raising {seed}")
     if apart.random() < 0.12:
         steps = tuple(sorted(_raising(apart, steps), key=lambda step: step.at))
+    owners = random.Random(f"owners {seed}")
+    if owners.random() < 0.1:
+        options = replace(options, lease=owners.choice((2.0, 15.0)))
+        more, deaths = _owners(owners, options, steps)
+        steps = tuple(sorted((*steps, *more), key=lambda step: step.at))
+        faults = (*faults, *deaths)
+    elif owners.random() < 0.06:
+        options = replace(options, supervised=owners.choice((0.1, 1.0, 3.0)), refusing=False)
+        steps, faults = _deadly(owners, options, steps), ()
     return Scenario(seed, options, steps, faults)
 
 
@@ -349,6 +363,44 @@ def _modulations(rng: random.Random, options: Options, steps: tuple[Step, ...]) 
         at += rng.uniform(0.0, 12 * options.slowest + 0.05)
         deaths.append(Fault(at, "crash", 1 + broker, seconds=pick((0.0, 0.05, 12.0))))
     return tuple(found), tuple(deaths)
+
+
+def _owners(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> Drawn:
+    """Processes that derive, or subscribe, die; others ask for the names of the living and dead."""
+    last, first_sink = steps[-1].at, 1 + options.brokers + options.sources
+    found = []
+    for _ in range(rng.choice((1, 2, 3))):
+        sink = first_sink + rng.randrange(options.sinks)
+        at = rng.uniform(0.05, last + 0.1)
+        found.append(Step(at, "derive", sink, *(rng.randrange(64) for _ in range(3))))
+        if rng.random() < 0.4:
+            found.append(Step(at + rng.random(), "subscribe", rng.randrange(64), rng.randrange(64)))
+    faults = []
+    for _ in range(rng.choice((1, 1, 2))):
+        host = first_sink + rng.randrange(options.sinks)
+        at, seconds = rng.uniform(0.2, last + 2.0), rng.choice((0.0, 0.0, 0.5, 2.0))
+        faults.append(Fault(at, "crash", host, seconds=seconds))
+    for _ in range(rng.choice((0, 1, 2))):
+        faults.append(Fault(rng.uniform(0.2, last + 3.0), "claim", rng.randrange(64)))
+    return tuple(found), tuple(faults)
+
+
+def _deadly(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Filters that kill their brokers, and others beside them."""
+    kept = ("open supplier", "publish", "subscribe", "derive", "unsubscribe")
+    found = [step for step in steps if step.do in kept]
+    for _ in range(rng.choice((1, 1, 2))):
+        place = 1 + rng.randrange(options.brokers)  # no place but a broker's
+        at = rng.uniform(0.0, 0.3)
+        found.append(Step(at, "derive", rng.randrange(64), 0, DEADLY, place))
+        beside = rng.randrange(64), rng.randrange(64), rng.randrange(64)
+        found.append(Step(at + 0.1, "derive", *beside, place))
+    for _ in range(rng.choice((1, 2, 3))):
+        found.append(Step(rng.uniform(0.1, 0.5), "subscribe", rng.randrange(64), rng.randrange(64)))
+    for _ in range(rng.choice((2, 4))):
+        due = rng.uniform(0.3, 3.0)
+        found.append(Step(due, "publish", 0, rng.randrange(64), rng.choice((1, 2, 4)), times=4))
+    return tuple(sorted(found, key=lambda step: step.at))
 
 
 def _raising(rng: random.Random, steps: tuple[Step, ...]) -> Iterator[Step]:

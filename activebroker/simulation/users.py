@@ -41,12 +41,21 @@ from activebroker.simulation.reference import (
     ITEM,
     Change,
     Content,
+    Deadly,
     Item,
     Some,
     Twice,
     envelope_of,
 )
-from activebroker.simulation.scenario import BROKER_NAMES, HUB, MODULATED, RAISING, Options, Step
+from activebroker.simulation.scenario import (
+    BROKER_NAMES,
+    DEADLY,
+    HUB,
+    MODULATED,
+    RAISING,
+    Options,
+    Step,
+)
 from activebroker.simulation.world import World
 from derivation.split import MoveTo
 
@@ -66,6 +75,7 @@ class Channel:
     closed: bool = False  # has been asked for
     ended: bool = False  # and been answered, at a root
     relayed: bool = False  # or may be: a supplier was asked to hand over what it serves
+    owner: Host | None = None  # that derived it
 
     @property
     def root(self) -> Channel:
@@ -287,23 +297,33 @@ class Users:
         parent = _pick(self._open(), step.object)
         if parent is None or len(self.channels) >= MOST_CHANNELS:
             return
-        sorts = (RAISING, reference.RAISING), (MODULATED, reference.MODULATED), (0, FILTERS)
+        sorts = (
+            (DEADLY, reference.DEADLY),
+            (RAISING, reference.RAISING),
+            (MODULATED, reference.MODULATED),
+            (0, FILTERS),
+        )
         choices = next(filters for first, filters in sorts if step.choice >= first)
         filter = choices[step.choice % len(choices)]
         if filter is Twice and parent.made_by(Twice):
             filter = Some  # two of them make events that are equal, and nobody could tell apart
         places = ["consumer", *self.brokers] + ([] if filter.shared else ["supplier"] * 2)
         at = places[step.place % len(places)]
+        if filter is Deadly and (at not in BROKER_NAMES or host.name == HUB):
+            return
         self._last_port += 1
         name = f"{parent.name}.{filter.__name__}{self._last_port % 1000}"
         child = Channel(name, Content(filter, parent.content, since=self._reached(parent)), parent)
+        child.owner = host
 
         def derived(_: object) -> None:
             child.content.until = child.content.lengths()
             child.closed = parent.closed
             self.channels.append(child)
 
-        request = Derive(parent.name, name, envelope_of(filter), at, host.name)
+        request = Derive(
+            parent.name, name, envelope_of(filter), at, host.name, self.options.lease or None
+        )
         self.ask(f"derives {name} at {at}", host, request, derived)
 
     def _modulate(self, host: Host, step: Step) -> None:

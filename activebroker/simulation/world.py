@@ -13,7 +13,7 @@ import simpy
 from simpy.events import Event, Timeout
 
 from activebroker.broker import effects as fx
-from activebroker.broker.messages import Join
+from activebroker.broker.messages import ClaimName, Join
 from activebroker.routing import Member
 from activebroker.simulation import story
 from activebroker.simulation.faults import Faults
@@ -140,6 +140,25 @@ class World:
         self.note("fault", name, "crash")
         self.deaths[name] = None
         self.end_process(host)
+
+    def killed_by_filter(self, host: Host) -> None:
+        """A filter has killed the process that runs it; brokers have a supervisor."""
+        if host.name == HUB:
+            self.violated("hub", "a filter has killed the process with the directory")
+        self.kill(host.name)
+        if self.options.supervised and host.member.is_broker:
+            start = self.faults.start
+            self.soon(self.options.supervised, lambda _: start(host.name))
+
+    def claim(
+        self, name: str, granted: Callable[[object], None], refused: Callable[[], None]
+    ) -> None:
+        """A process that is about to join asks for its name; some broker answers it."""
+
+        def ask(_: Event) -> None:
+            self.hosts[HUB].request(ClaimName(name), granted, refused)
+
+        self.soon(self.options.slowest, ask)
 
     def end_process(self, host: Host) -> None:
         """The process is gone, with all that it had."""

@@ -46,6 +46,12 @@ FOUND = {
     "credit is returned twice": 31,
     "timers are never cancelled": 0,
     "the loss of one source ends the streams of all": 383,
+    "who answers loses its name": 1411,
+    "a lease runs though somebody takes the channel": 73,
+    "leases do not run out": 15,
+    "recovery has no budget": 106,
+    "suspects are tried together": 123,
+    "the directory's node is not spared": 106,
 }
 
 
