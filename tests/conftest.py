@@ -33,15 +33,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _gather(items: list[pytest.Item]) -> None:
-    """The cluster and the session are started once: all tests that need it run in one process.
+    """One process has all tests on the session's Ray cluster, another those on the Spark session
+    and on clusters of their own: so no more than two clusters run at a time.
 
-    Such groups are handed out first, and each other test to the process that is free.
+    These groups are handed out first, and each other test to the process that is free.
     """
     for item in items:
         needs = {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
-        if needs & {"ray", "ray_cluster"}:
+        if "ray_cluster" in needs:
             item.add_marker(pytest.mark.xdist_group("ray"))
-        elif "spark" in needs:
+        elif needs & {"ray", "spark"}:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
