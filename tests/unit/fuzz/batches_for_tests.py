@@ -113,6 +113,7 @@ PREDICATES = {
 def use(batch: Batch) -> None:
     """All that becomes of a batch on its way."""
     rows = len(batch)
+    batch.columns.validate(full=True)
     _ = batch.nbytes, batch.seqs, batch.times, batch.columns
     sent = [bytes(part) for part in dump(batch)]
     again = load(batch.type, batch.supplier, sent)
