@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fields_for_tests import FieldWriter, Thing, module, thing
+from field_programs_for_tests import FieldWriter, module
+from fields_for_tests import Thing, thing
 from test_filter_fuzz import load
 
 import activebroker as ab
