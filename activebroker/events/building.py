@@ -14,7 +14,7 @@ from activebroker.events.handful import FEW, Handful
 from activebroker.events.scalars import Int
 from activebroker.events.types import EventType
 
-MOST_BYTES = 1 << 30  # of a batch, and so of an event; columns of Arrow hold twice as much
+MOST_BYTES = 1 << 30  # of a batch, and so of an event; frames and columns hold twice as much
 
 _INT = Int()
 
@@ -81,8 +81,9 @@ def _batch(type: EventType, arrays: list[pa.Array], supplier: str) -> Batch:
 
 def _bounded(batch: Batch) -> Batch:
     if batch.nbytes > MOST_BYTES:
+        events = "An event" if len(batch) == 1 else f"{len(batch)} events"
         raise EventRefused(
-            f"{len(batch)} events of {batch.nbytes:,} bytes are more than the {MOST_BYTES:,} that "
-            "go on their way at once: send such data in parts"
+            f"{events} of {batch.nbytes:,} bytes: too large, {MOST_BYTES:,} may go on their way at "
+            "once. Send it in parts, or where it is stored."
         )
     return batch

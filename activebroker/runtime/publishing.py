@@ -25,7 +25,6 @@ BATCH_ROWS = 8192  # rows of single events that become one batch at the most
 BATCH_BYTES = 1 << 20  # large tables are cut into about this, small ones joined up to this
 ROOM_ROWS = 4 * BATCH_ROWS  # rows that may wait before `put` has to; it goes on at half of them
 ROOM_BYTES = 16 << 20  # and about how many bytes
-MOST_BYTES = 2_000_000_000  # of one event, or of a batch of single ones: a frame holds 2 GiB
 FIRST_ROWS = 64  # rows that may wait as long as their size is unknown
 
 
@@ -136,10 +135,6 @@ class PublishBuffer:
         if not batches:
             return 0
         count = sum(map(len, batches))
-        large = [batch for batch in batches if batch.nbytes > MOST_BYTES]
-        for part in (part for batch in large for part in _cut(batch)):
-            if part.nbytes > MOST_BYTES:
-                raise EventRefused(_too_large(part.nbytes))
         with self._lock:
             if self._closed is not None or self._refused or self._rows >= self._limit:
                 self._wait_for_room(patience)
@@ -245,12 +240,8 @@ class PublishBuffer:
         A single event that cannot be encoded after all (a list in it has changed, say), or is too
         large, is left out, and told to whoever publishes or flushes next.
         """
-        refusal: Exception
         try:
-            batch = encode(rows.type, rows.contents, self.supplier, rows.first_seq, rows.times)
-            if batch.nbytes <= MOST_BYTES:
-                return batch
-            refusal = EventRefused(_too_large(batch.nbytes))
+            return encode(rows.type, rows.contents, self.supplier, rows.first_seq, rows.times)
         except Exception as error:  # noqa: BLE001 - whatever a value's own methods raise
             refusal = error
         with self._lock:
@@ -317,13 +308,6 @@ class PublishBuffer:
                 return False
             self._room.wait(left)
         return True
-
-
-def _too_large(nbytes: int) -> str:
-    return (
-        f"An event of {nbytes:,} bytes is too large: it may have {MOST_BYTES:,}. Publish it in "
-        "several, or publish where it is stored."
-    )
 
 
 def _anew(error: ActiveBrokerError) -> ActiveBrokerError:

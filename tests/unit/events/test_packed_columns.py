@@ -269,7 +269,7 @@ def test_a_row_that_is_too_large_is_refused_by_its_number(small: int) -> None:
     texts = ["x"] * 30
     texts[17] *= 20_000
     for rows in (pa.table({"x": texts}), [{"x": text} for text in texts]):
-        with pytest.raises(EventRefused, match=r"channel 'c', row 17: .*send such data in parts"):
+        with pytest.raises(EventRefused, match=r"channel 'c', row 17: .*too large, 10,000 may go"):
             from_table(one(str), rows, "c", "S", 0, 0)
 
 
