@@ -16,6 +16,9 @@ from activebroker.events import Batch, Event, Unreadable
 from activebroker.runtime.backlog import SlowPolicy, Waiting, backlog_of
 from activebroker.runtime.waiting import Condition
 
+# Rows of a batch that become events at a time. With many more of them alive the garbage collector
+# takes three times as long as all else; and so many are a turn of a coroutine, or of a callback.
+HAND = 256
 REPORT_BYTES = 512 << 10  # consumption is reported in steps of this many bytes
 
 
@@ -86,7 +89,7 @@ class EventQueue:
 
     # --- for whoever takes the events ---------------------------------------------------------
 
-    def fetch(self, rows: int | None = None) -> bool:
+    def fetch(self, rows: int = HAND) -> bool:
         """See to it that there are rows in hand, of a large batch no more than `rows`; False: there
         are none."""
         with self._hand:
