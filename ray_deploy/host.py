@@ -28,7 +28,7 @@ from activebroker.core.errors import (
 from activebroker.fabric import JoinedHost, serve
 from activebroker.fabric.hosting import OnFailures
 from activebroker.fabric.keys import signing_key
-from activebroker.runtime import Runtime
+from activebroker.runtime import Runtime, Succession
 from activebroker.transport import generate_key
 from ray_deploy import session
 from ray_deploy.placement import Placement
@@ -118,7 +118,7 @@ class RayHost:
         self._actors: dict[str, Any] = {}
         self._session: str | None = None  # the connection to Ray
 
-    def open(self, on_failures: OnFailures) -> Runtime:
+    def open(self, on_failures: OnFailures, succession: Succession | None = None) -> Runtime:
         """Raises Unreachable where the cluster cannot be reached or an actor does not start."""
         self._session = session.use(self._cluster_address)
         nodes = ray.nodes()
@@ -129,7 +129,7 @@ class RayHost:
             self._create(name, each)
         (self.address,) = self._serve([first], None)
         self._serve(others, self.address)
-        return JoinedHost(self.address, self.key).open(on_failures)
+        return JoinedHost(self.address, self.key).open(on_failures, succession)
 
     def start(self, name: str, placement: Placement) -> None:
         """Start one more broker. Raises NameTaken, UnknownPlace, Unreachable."""

@@ -77,6 +77,7 @@ from activebroker.routing.parts import SUPPLIER
 log = logging.getLogger(__name__)
 FORGOTTEN = 10.0  # seconds after which an accusation has nothing to do with one before
 AT_ONCE = 0.5  # seconds in which the bearer of a name answers, if another process asks for it
+SOON = 3.0  # the same, if one asks that has borne it before: two do not take it from each other
 
 
 class Directory:
@@ -273,7 +274,7 @@ class Directory:
 
         if body.replace and body.name in self.members and body.name != self._me:
             self._expel(body.name)
-        self._prove(body.name, proved)
+        self._prove(body.name, proved, SOON if body.again else AT_ONCE)
 
     def _bearer(self, body: CallBody) -> str | None:
         """Another process that bears the name which a request is for."""
@@ -286,8 +287,8 @@ class Directory:
             bearer = channel.owner if channel.owned and not channel.closed else None
         return None if bearer == getattr(body, "node", None) else bearer
 
-    def _prove(self, name: str, then: Callable[[], None]) -> None:
-        """Take a member for lost that does not answer at once; then go on."""
+    def _prove(self, name: str, then: Callable[[], None], patience: float = AT_ONCE) -> None:
+        """Take a member for lost that does not answer within `patience` seconds; then go on."""
         if (bearer := self.members.get(name)) is None or name == self._me:
             then()
             return
@@ -297,7 +298,7 @@ class Directory:
                 self._expel(name)
             then()
 
-        self._wiring.call(name, ReportNode(), AT_ONCE, answered)
+        self._wiring.call(name, ReportNode(), patience, answered)
 
     # --- members ------------------------------------------------------------------------------
 

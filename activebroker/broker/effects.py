@@ -5,7 +5,7 @@ The driver is the runtime, with threads and sockets, or a simulation, in virtual
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,6 +205,19 @@ class OutletClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class Departed:
+    """This node has left a fabric that it cannot reach, and does nothing more.
+
+    `takers` are, by channel, those whom its outlets served. `unacknowledged`, by supplier's outlet:
+    the number of the first event that somebody may not have.
+    """
+
+    reason: str
+    takers: Mapping[str, Sequence[str]]
+    unacknowledged: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class ResumeOutlet:
     """The outlet is ready again."""
 
@@ -294,6 +307,7 @@ Effect = (
     | EndSubscription
     | DrainSupplier
     | OutletClosed
+    | Departed
     | ResumeOutlet
     | LoadStage
     | RunStage

@@ -106,6 +106,7 @@ class Exchange:
         self._local: deque[Callable[[], object]] = deque()
         # By peer and batch, the batch, and the flows and ports that it goes to.
         self._leaving: dict[tuple[str, int], tuple[Parcel, list[tuple[int, int]]]] = {}
+        self._awaited: Mapping[str, Sequence[str]] = {}
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
         self.settling: dict[int, Positions] = {}  # subscriptions' news for what feeds them
@@ -121,6 +122,8 @@ class Exchange:
         if id in self.outlets:
             raise ProtocolError(f"{self._here!r} has an outlet {id} already.")
         outlet = self.outlets[id] = Outlet(id, channel, supplier, self._carry, numbers)
+        outlet.awaited.update(dict.fromkeys(self._awaited.get(channel, ())))
+        self._wait_if_blocked(outlet)
         return outlet
 
     def close_outlet(self, id: int, finished: bool) -> None:
@@ -168,7 +171,7 @@ class Exchange:
         if outlet is not None:
             outlet.open(spec, keeps, self._only_looks(spec))
             self._wait_if_blocked(outlet)  # by what was kept
-            self._sweep(outlet)
+            self._unblocked(outlet)  # by who was awaited
         else:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
             error = self._stopped.get(spec.outlet)
@@ -367,13 +370,66 @@ class Exchange:
         """By supplier's outlet: all events before this number were taken over by all who want
         them. `under_way`: what links have sent, and peers have not acknowledged."""
         upto = {each.id: each.acknowledged for each in self.outlets.values() if each.supplier}
-        for body, buffers in under_way:
-            if isinstance(body, Events) and (outlet := body.upto[0]) in upto:
+        for outlet, first in self.first_of(under_way).items():
+            if outlet in upto:
+                upto[outlet] = min(upto[outlet], first)
+        return upto
+
+    def first_of(self, bodies: Iterable[tuple[Body, Buffers]]) -> dict[int, int]:
+        """The number of the first event in messages of suppliers' outlets, by outlet."""
+        firsts: dict[int, int] = {}
+        for body, buffers in bodies:
+            if isinstance(body, Events):
                 type_ = self._registry.get(body.type)
                 assert type_ is not None  # it was sent from here
                 first = int(load(type_, body.supplier, buffers).seqs[0])
-                upto[outlet] = min(upto[outlet], first)
-        return upto
+                firsts[body.upto[0]] = min(first, firsts.get(body.upto[0], first))
+        return firsts
+
+    # --- a fabric that cannot be reached ------------------------------------------------------
+
+    @property
+    def served(self) -> dict[str, list[str]]:
+        """By channel, who is served by outlets here."""
+        served: dict[str, list[str]] = {}
+        for outlet in self.outlets.values():
+            there = [name for name, taker in outlet.takers.items() if not taker.closed]
+            served.setdefault(outlet.channel, []).extend(there)
+        return served
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The nodes that are sent events from here."""
+        flows = [flow for outlet in self.outlets.values() for flow in outlet.flows.values()]
+        return tuple(dict.fromkeys(flow.spec.target for flow in flows))
+
+    def wind_up(self) -> None:
+        """Bring what was published to those who take it, and end all flows."""
+        for stage in self.stages.values():
+            stage.wind_up()
+        for outlet in list(self.outlets.values()):
+            outlet.lift_credit()
+            if outlet.supplier is not None and not outlet.ended:
+                outlet.end(keeps=True)
+        for stage in list(self.stages.values()):
+            self.pump(stage)
+
+    @property
+    def wound_up(self) -> bool:
+        """Whether all has come and gone."""
+        return all(port.quiet for port in self.ports.values()) and not any(
+            outlet.flows for outlet in self.outlets.values()
+        )
+
+    def await_takers(self, takers: Mapping[str, Sequence[str]]) -> None:
+        """Let outlets that are opened wait until those who were served there before are back."""
+        self._awaited = takers
+
+    def await_no_more(self) -> None:
+        self._awaited = {}
+        for outlet in list(self.outlets.values()):
+            outlet.awaited.clear()
+            self._unblocked(outlet)
 
     def abandon_all(self, reason: str, acknowledged: Mapping[int, int]) -> None:
         """Nothing here is of use without the directory, and nobody listens to us any more.

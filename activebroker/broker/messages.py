@@ -134,10 +134,12 @@ class Answer(Message, frozen=True):
 
 class ClaimName(Message, frozen=True):
     """A process that is about to join asks for its name: the bearer keeps it if it answers at once,
-    and is taken for lost if it does not, or is to be `replace`d."""
+    and is taken for lost if it does not, or is to be `replace`d. `again`: the process has borne it
+    before, so that the bearer has more time."""
 
     name: str
     replace: bool = False
+    again: bool = False
 
 
 class Join(Message, frozen=True):

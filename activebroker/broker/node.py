@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activebroker.broker.calls import Calls, flatten
@@ -20,6 +20,7 @@ from activebroker.broker.effects import (
     BatchConsumed,
     BatchPublished,
     CancelTimer,
+    Departed,
     DrainSupplier,
     Effect,
     ForgetPeer,
@@ -102,12 +103,19 @@ from activebroker.routing import Member
 
 log = logging.getLogger(__name__)
 TICK = 0.1  # seconds between looks at the links
+AWAITED = 15.0  # seconds that outlets wait for those who were served by the node before
+DEPARTURE = 5.0  # seconds after which a node leaves a fabric, though something may be under way
 SAMPLES = 10  # failures reported in full for each piece of work
 
 
 class Node:
     """`directory` names the node that keeps the directory: this one, with a `budget` for recovery,
-    or a peer."""
+    or a peer.
+
+    With `awaited`, it is the next node of a program that can go on in its fabric after it was lost:
+    it departs when that is lost again, and its outlets wait for those who were served before, by
+    channel (see `Departed`).
+    """
 
     def __init__(
         self,
@@ -115,6 +123,7 @@ class Node:
         directory: str,
         registry: TypeRegistry,
         budget: Budget = Budget(),  # noqa: B008 - a frozen value
+        awaited: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.name = me.name
         self.registry = registry
@@ -129,6 +138,11 @@ class Node:
         self._ticking = False
         self._expelled = False  # a peer has said that this process is lost to the fabric
         self.orphaned = ""  # why there is no directory any more
+        self._departs = awaited is not None
+        self._departing: Mapping[str, Sequence[str]] | None = None  # whom it still serves
+        self._served: tuple[str, ...] = ()  # the nodes of those
+        self._done = False
+        self._unacknowledged: dict[int, int] = {}  # the first event, by supplier's outlet
         self.exchange = Exchange(
             me.name,
             directory,
@@ -143,6 +157,9 @@ class Node:
             on_saved=lambda stage: self.moves.saved(stage, self._now),
             on_changed=self._changed,
         )
+        if awaited:
+            self.exchange.await_takers(awaited)
+            self._effects.append(SetTimer("awaited", AWAITED))
         self.moves = Moves(me.name, self.exchange, self._send, registry, self._effects)
         self.directory: Directory | None = None
         if directory == me.name:
@@ -217,9 +234,10 @@ class Node:
             if frame.to == self.peers.me.incarnation and frame.sender in self.peers.links:
                 # Only the directory takes members for lost: the sender has it from there.
                 self._expelled = True
-                self._lose(frame.sender if self.directory is not None else self._directory_name)
+                mine = self.directory is not None or bool(self.orphaned)
+                self._lose(frame.sender if mine else self._directory_name)
             return
-        if self.orphaned:
+        if self.orphaned and (self._departing is None or frame.sender == self._directory_name):
             # To others than the directory, the word of an orphan is nobody's.
             if frame.sender == self._directory_name:
                 self._effects.append(self.peers.answer(frame, Expelled()))
@@ -227,12 +245,13 @@ class Node:
         if self.peers.is_gone(frame):
             self._effects.append(self.peers.answer(frame, Expelled()))
             return
+        if self.peers.is_stale(frame):
+            # Its sender may be stale, too: it proves nothing about who has its name now.
+            self._effects.append(self.peers.answer(frame, Heard()))  # which tells who we are
+            return
         if self.peers.restarted(frame):
             self._lose(frame.sender)
             self.peers.drop(frame.sender)  # with what was still sent to its predecessor
-        if self.peers.is_stale(frame):
-            self._effects.append(self.peers.answer(frame, Heard()))  # which tells who we are
-            return
         if self.peers.is_greeting(frame):
             return
         wrong: ProtocolError | None = None
@@ -491,6 +510,10 @@ class Node:
                     move.deadline_passed()
             case "idle":
                 self.exchange.idle(int(number))
+            case "awaited":
+                self.exchange.await_no_more()
+            case "departure":
+                self._depart()
             case _ if self.directory is not None:
                 self.directory.timer_fired(kind, number)
 
@@ -503,7 +526,11 @@ class Node:
         self.exchange.tick()
         if self.directory is not None:
             self.directory.tick()
-        self._ticking = bool(self.peers.links) or self.exchange.active
+        if self._departing is not None:
+            self._depart_if_done()
+        self._ticking = (
+            bool(self.peers.links) or self.exchange.active or self._departing is not None
+        )
         if self._ticking:
             self._effects.append(SetTimer("tick", TICK))
 
@@ -543,6 +570,8 @@ class Node:
     def _lose(self, peer: str) -> None:
         """A peer is gone: free everything here that was for it or from it."""
         acknowledged = self.acknowledged() if peer == self._directory_name else {}
+        if self._departs:
+            self._note_lost(peer)
         self.peers.drop(peer)
         self._effects.append(ForgetPeer(peer))
         self.exchange.lost(peer)
@@ -560,10 +589,44 @@ class Node:
                 else f"The fabric's directory at {peer!r} does not answer any more. Connect again."
             )
             self.moves.abandon()
+            if self._departs:
+                self._departing = self.exchange.served
+                self._served = self.exchange.targets
+                self._effects.append(SetTimer("departure", DEPARTURE))
+                self.exchange.wind_up()
+                return
             self.exchange.abandon_all(self.orphaned, acknowledged)
-            for each in list(self.peers.links):  # a successor may have the name by now
-                self._effects.append(ForgetPeer(each))
-            self.peers.links.clear()
+            self._forget_all()
+
+    def _forget_all(self) -> None:
+        for each in list(self.peers.links):  # a successor may have the name by now
+            self._effects.append(ForgetPeer(each))
+        self.peers.links.clear()
+
+    def _note_lost(self, peer: str) -> None:
+        """What has not come to a peer that this node parts from."""
+        gone = self.orphaned or peer == self._directory_name
+        if gone and (link := self.peers.links.get(peer)) is not None:
+            firsts = self.exchange.first_of(link.unacknowledged_bodies())
+            for outlet, first in firsts.items():
+                self._unacknowledged[outlet] = min(first, self._unacknowledged.get(outlet, first))
+
+    def _depart_if_done(self) -> None:
+        """Once all that was under way has come and gone, here and at those whom we serve; at the
+        second look, for by then they have our acknowledgements."""
+        links = [self.peers.links[each] for each in self._served if each in self.peers.links]
+        done = self.exchange.wound_up and not any(link.unacknowledged for link in links)
+        if done and self._done:
+            self._depart()
+        self._done = done
+
+    def _depart(self) -> None:
+        if (takers := self._departing) is not None:
+            self._departing = None
+            for peer in self.peers.links:
+                self._note_lost(peer)
+            self._effects.append(Departed(self.orphaned, takers, self._unacknowledged))
+            self._forget_all()
 
     def acknowledged(self) -> dict[int, int]:
         """By supplier's outlet: all events before this number were taken over by all who want

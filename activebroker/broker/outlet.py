@@ -10,6 +10,7 @@ a slow consumer slows its suppliers, and what is held here is bounded.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -114,8 +115,8 @@ class Outlet:
     `supplier` is the user's, None at a stage. `numbers`: what it emits is counted here, from the
     begin of each stream of a supplier (that of a filter); otherwise items bear their positions
     already. At a stage it `tracks`: it knows how far every taker has settled, for the stage settles
-    its inputs in turn. `begun`: that of a stage that is to take over has not, and its takers are
-    still served by the old place.
+    its inputs in turn. It is not ready as long as takers are `awaited` who will come back. `begun`:
+    that of a stage that is to take over has not, and its takers are still served by the old place.
     """
 
     def __init__(
@@ -133,15 +134,18 @@ class Outlet:
         self.error: str | None = None  # why it ended, if its filter was stopped
         self.numbers = numbers
         self.tracks = supplier is None
+        self.awaited: dict[str, None] = {}
         self.spared: dict[int, None] = {}  # flows whose ports went before they were opened
         self._finishing: dict[int, Positions] = {}  # flows that end when the outlet has come so far
         self._carry = carry
 
     @property
     def ready(self) -> bool:
-        """Whether no flow waits for credit, and not too much is kept."""
-        return not any(flow.waiting for flow in self.flows.values()) and not any(
-            taker.kept_bytes >= KEPT for taker in self.takers.values()
+        """Whether no flow waits for credit, not too much is kept, and nobody is awaited."""
+        return (
+            not self.awaited
+            and not any(flow.waiting for flow in self.flows.values())
+            and not any(taker.kept_bytes >= KEPT for taker in self.takers.values())
         )
 
     @property
@@ -185,6 +189,7 @@ class Outlet:
         A taker that resumes where nothing is kept for it has nothing to expect here, nor has one
         that comes when the outlet has ended. Where the outlet has not `begun`, it is early.
         """
+        self.awaited.pop(spec.taker, None)
         taker = self.takers.get(spec.taker)
         since = dict(spec.since)
         if taker is not None and not spec.resumes:
@@ -362,6 +367,12 @@ class Outlet:
             self.end_flow(flow_id, finished=finished, error=error, keeps=keeps)
         if finished and not keeps:
             self.let_go()
+
+    def lift_credit(self) -> None:
+        """Send all that there is: little more can come."""
+        for flow_id, flow in list(self.flows.items()):
+            flow.credit = sys.maxsize
+            self.return_credit(flow_id, 0)
 
     def return_credit(self, flow_id: int, nbytes: int) -> None:
         """The port consumed `nbytes`; send what waited for it."""

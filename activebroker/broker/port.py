@@ -60,6 +60,11 @@ class Port:
         self._awaited: frozenset[int] | None = None  # set when the channel closes
 
     @property
+    def quiet(self) -> bool:
+        """Whether no flow has anything to bring."""
+        return not any(flow.begun for flow in self.flows.values())
+
+    @property
     def complete(self) -> bool:
         """Whether the channel was closed and every flow has delivered all it had."""
         if self._awaited is None or self.flows:

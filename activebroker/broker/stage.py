@@ -61,6 +61,7 @@ class Stage:
         self._idling = False
         self.moving = False  # its derivation is under way: it stays until the hand-over
         self._leaving = False
+        self._winding_up = False
         self._quiet = False  # nothing has arrived since the idle timer was set
         self._stream_ended: StreamEnded | None = None  # by the work in hand
         self._in_hand: Positions = {}  # how far the work in hand comes
@@ -151,6 +152,8 @@ class Stage:
         if self._leaving and not self._inbox:
             # If the supplier is lost, the directory may count on these flows still.
             self.outlet.end(finished=True, error=self.port.error, keeps=True)
+        elif self._winding_up and not self._inbox and self.port.quiet:
+            self.outlet.end(keeps=True)
         elif not self._inbox and self.outlet.ready and (self.port.complete or self.port.error):
             if not self.exact:
                 self._working = self._ending = True
@@ -183,6 +186,10 @@ class Stage:
     def leave_when_empty(self) -> None:
         """Nothing feeds the stage any more and nothing will: end it, but not its channel."""
         self._leaving = True
+
+    def wind_up(self) -> None:
+        """End all flows, but not the channel, when all has come and gone through the filter."""
+        self._winding_up = True
 
     def idle(self) -> Effect | None:
         """The idle hook's time has come; it is skipped if there was anything to do since."""

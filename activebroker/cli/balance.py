@@ -46,7 +46,7 @@ def balance(
     name = f"balance-{secrets.token_hex(4)}"
     with (
         contextlib.suppress(KeyboardInterrupt),
-        connect(address, key, name=name, listen=False) as fabric,
+        connect(address, key, name=name, listen=False, reconnect=False) as fabric,
         fabric.balance(policy, period=period) as balancing,
     ):
         out = console()

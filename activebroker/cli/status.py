@@ -31,7 +31,9 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line a look.")] = False,
 ) -> None:
     """Show a fabric's brokers, channels, derivations, moves, flows and rates."""
-    with connect(address, key, name=f"status-{secrets.token_hex(4)}", listen=False) as fabric:
+    with connect(
+        address, key, name=f"status-{secrets.token_hex(4)}", listen=False, reconnect=False
+    ) as fabric:
         reports = _reports(fabric, watch or SPAN)
         if watch is None:
             reports = itertools.islice(reports, 1, 2)  # the first that has rates

@@ -22,7 +22,9 @@ def story(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Tell how a channel's last move or offload went, or goes, at all who have a part in it."""
-    with connect(address, key, name=f"story-{secrets.token_hex(4)}", listen=False) as fabric:
+    with connect(
+        address, key, name=f"story-{secrets.token_hex(4)}", listen=False, reconnect=False
+    ) as fabric:
         told = fabric.story(channel)
     if as_json:
         typer.echo(msgspec.json.encode(told))

@@ -20,7 +20,7 @@ from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 from activebroker.filters import FilterSpec, analyse, pack
-from activebroker.runtime import Gap, SlowPolicy, WhenSlow
+from activebroker.runtime import EventQueue, Gap, PublishBuffer, SlowPolicy, WhenSlow
 
 if TYPE_CHECKING:
     from activebroker.fabric.fabric import Fabric
@@ -58,9 +58,14 @@ class Channel(Bound):
         """Open a supplier. Raises NameTaken, Closed, and InvalidFilter on a derived channel."""
         fabric = self._fabric
         name = name or fabric.new_name()
-        outlet = fabric.request(OpenSupplier(self.name, name, fabric.node))
-        buffer = fabric.publish_to(outlet, self.name, name, self.type)
-        return fabric.remember_supplier(Supplier(fabric, self.name, name, buffer))
+        buffer = PublishBuffer(self.name, name, self.type)
+
+        def open_supplier() -> Supplier:
+            outlet = fabric.request(OpenSupplier(self.name, name, fabric.node))
+            fabric.publish_to(outlet, buffer)
+            return fabric.remember_supplier(Supplier(fabric, self.name, name, buffer))
+
+        return fabric.steadily(open_supplier)
 
     def subscribe(
         self,
@@ -91,15 +96,20 @@ class Channel(Bound):
             check_callback(callback)
         fabric = self._fabric
         port = fabric.new_port()
-        events = fabric.open_port(port, self.name, policy)
-        try:
-            fabric.request(Subscribe(self.name, fabric.node, port))
-        except BaseException:  # Ctrl-C, too: nobody would take what comes
-            fabric.close_port(port)
-            fabric.tell(Unsubscribe(self.name, port))  # should it be carried out after all
-            raise
-        subscription = Subscription(fabric, self.name, port, events, callback, timeout)
-        return fabric.remember_subscription(subscription)
+        events = EventQueue(self.name, policy)
+
+        def subscribe() -> Subscription:
+            fabric.open_port(port, events)
+            try:
+                fabric.request(Subscribe(self.name, fabric.node, port))
+            except BaseException:  # Ctrl-C, too: nobody would take what comes
+                fabric.close_port(port)
+                fabric.tell(Unsubscribe(self.name, port))  # should it be carried out after all
+                raise
+            subscription = Subscription(fabric, self.name, port, events, callback, timeout)
+            return fabric.remember_subscription(subscription)
+
+        return fabric.steadily(subscribe)
 
     def derive(
         self,
@@ -133,7 +143,7 @@ class Channel(Bound):
         envelope = pack(spec, input_type, extraction, key=fabric.signing_key)
         # So that the events come as instances of the class, wherever the filter runs.
         fabric.register(spec.output_type(input_type))
-        info = fabric.request(Derive(self.name, name, envelope, at, fabric.node, seconds))
+        info = fabric.derive_channel(Derive(self.name, name, envelope, at, fabric.node, seconds))
         channel = fabric.channel_of(info, extraction)
         channel._derived = spec, input_type
         return channel

@@ -7,7 +7,8 @@ import itertools
 import logging
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow as pa
 from activebroker.broker.messages import (
     CallBody,
     CloseChannel,
+    Derive,
     FailuresReported,
     Modulate,
     Move,
@@ -39,14 +41,17 @@ from activebroker.fabric.channel import Channel
 from activebroker.fabric.closing import CLOSING, Closing, deadline, time_left, within
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost, leave
+from activebroker.fabric.program import Program
+from activebroker.fabric.rejoining import Rejoining
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 from activebroker.filters import Envelope
-from activebroker.runtime import EventQueue, PublishBuffer, SlowPolicy
+from activebroker.runtime import EventQueue, PublishBuffer, Runtime, Succession
 from derivation.balance import Balance, Policy
 from predicate_extract import Extraction
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 NAMES = ("name", "channel", "supplier", "at", "to")  # in requests: what users give as such
 LEASE = 60.0  # seconds that a derived channel lives without its owner or anybody who takes it
 PATIENCE = 60.0  # seconds that the directory may take to answer: a move may be before us
@@ -71,20 +76,27 @@ class Fabric(Closing, Bound):
     """
 
     def __init__(
-        self, brokers: Iterable[str] = (), *, host: Host | None = None, lease: float = LEASE
+        self,
+        brokers: Iterable[str] = (),
+        *,
+        host: Host | None = None,
+        lease: float = LEASE,
+        reconnect: bool = False,
     ) -> None:
         self.lease = lease
         self._host: Host = host or EmbeddedHost(brokers)
         self._failures: dict[str, FailureLog] = {}
-        self._parents: dict[str, str | None] = {}  # of channels that were opened or derived here
-        self._suppliers: dict[int, Supplier] = {}
-        self._subscriptions: dict[int, Subscription] = {}
+        self._program = Program()
         self._balancings: list[Balancing] = []
         self._ports = itertools.count(secrets.randbits(60))
         self._names = itertools.count(1)
         self._closed = False
+        self._rejoining: Rejoining | None = None
         try:
-            self._runtime = self._host.open(self._on_failures)
+            if reconnect:
+                self._rejoining = Rejoining(self._program, self._join, self._use)
+            else:
+                self._use(self._join())
         except BaseException:
             self._host.close()
             raise
@@ -110,8 +122,14 @@ class Fabric(Closing, Bound):
         if type is not None:
             event_type = type_of(type)
             self.register(event_type)
-        description = None if event_type is None else describe(event_type)
-        return self.channel_of(self.request(OpenChannel(name, description)))
+        opening = OpenChannel(name, None if event_type is None else describe(event_type))
+
+        def open_channel() -> Channel:
+            channel = self.channel_of(self.request(opening))
+            self._program.opened(opening)
+            return channel
+
+        return self.steadily(open_channel)
 
     def status(self, *, timeout: float = PATIENCE) -> dict[str, Any]:
         """Members, channels, and every node's counters, as plain data."""
@@ -186,14 +204,16 @@ class Fabric(Closing, Bound):
             self._closed = True
             return
         failures: list[Exception] = []
+        if self._rejoining is not None:
+            self._rejoining.close(time_left(CLOSING) / 2)
         time_here = time_left(CLOSING)
         try:
             with within(time_here * 0.2):
-                for each in (*self._balancings, *self._subscriptions.values()):
+                for each in (*self._balancings, *self._program.subscriptions.values()):
                     failure = self._quietly(each.close)
                     if failure is not None and not isinstance(failure, ActiveBrokerError):
                         failures.append(failure)
-            suppliers = list(self._suppliers.values())
+            suppliers = list(self._program.suppliers.values())
             for supplier in suppliers:
                 supplier.end()
             drained = self._runtime.wait_drained(time_here * 0.6, deadline() - time_here * 0.2)
@@ -227,6 +247,9 @@ class Fabric(Closing, Bound):
         return self._host.signing_key
 
     def request(self, body: CallBody, patience: float = PATIENCE) -> Any:
+        return self.steadily(lambda: self._request(body, patience), time_left(patience))
+
+    def _request(self, body: CallBody, patience: float) -> Any:
         if self._closed:
             raise Closed("The fabric was closed.")
         for field in NAMES:
@@ -236,16 +259,28 @@ class Fabric(Closing, Bound):
                     check_text(name, field)
         return self._runtime.request(body, time_left(patience))
 
+    def derive_channel(self, body: Derive) -> Any:
+        def derive() -> Any:
+            info = self.request(body)
+            self._program.derived(_known(info).name, body)
+            return info
+
+        return self.steadily(derive)
+
     def derive_elsewhere(self, body: Move | Offload) -> None:
         """Carry out a third-party derivation, of which each phase has its patience."""
-        self.request(body, 2 * body.patience + BLAME)
+        with self.steady():  # not anew: it may have been carried out
+            self._request(body, 2 * body.patience + BLAME)
 
     def move(self, channel: str, to: str, timeout: float) -> None:
         self.derive_elsewhere(Move(channel, to, self.node, timeout))
+        self._program.changed(channel, at=to)
 
     def modulate(self, channel: str, envelope: Envelope, timeout: float) -> None:
         body = Modulate(channel, envelope, self.node, timeout)
-        self.request(body, timeout + PATIENCE)
+        with self.steady():
+            self._request(body, timeout + PATIENCE)
+        self._program.changed(channel, envelope=envelope)
 
     def register(self, type: EventType) -> None:
         """Let events of this type come as instances of its class."""
@@ -255,29 +290,24 @@ class Fabric(Closing, Bound):
         self._runtime.tell(body)
 
     def channel_of(self, info: Any, extraction: Extraction | None = None) -> Channel:
-        known = msgspec.convert(info, ChannelInfo, from_attributes=True)
-        self._parents[known.name] = known.parent
+        known = _known(info)
+        self._program.knows(known.name, known.parent)
         type_ = self._runtime.registry.resolve(known.type)
         return Channel(self, known.name, type_, known.parent, extraction)
 
     def close_channel(self, body: CloseChannel) -> None:
-        feeding: list[str] = []  # the channel and those it is derived from
-        name: str | None = body.name
-        while name is not None and name not in feeding:
-            feeding.append(name)
-            name = self._parents.get(name)
-        for supplier in list(self._suppliers.values()):
+        feeding = list(self._program.above(body.name))
+        for supplier in list(self._program.suppliers.values()):
             if supplier.channel in feeding:
                 supplier.flush()
         self.request(body)
+        self._program.closed(body.name)
 
-    def publish_to(
-        self, outlet: int, channel: str, supplier: str, type: EventType
-    ) -> PublishBuffer:
-        return self._runtime.publish_to(outlet, channel, supplier, type)
+    def publish_to(self, outlet: int, buffer: PublishBuffer) -> None:
+        self._runtime.publish_to(outlet, buffer)
 
-    def open_port(self, port: int, channel: str, policy: SlowPolicy) -> EventQueue:
-        return self._runtime.open_port(port, channel, policy)
+    def open_port(self, port: int, queue: EventQueue) -> None:
+        self._runtime.open_port(port, queue)
 
     def close_port(self, port: int) -> None:
         self._runtime.close_port(port)
@@ -292,18 +322,41 @@ class Fabric(Closing, Bound):
         return self._failures.setdefault(channel, FailureLog())
 
     def remember_supplier(self, supplier: Supplier) -> Supplier:
-        self._suppliers[id(supplier)] = supplier
+        self._program.suppliers[id(supplier)] = supplier
         return supplier
 
     def forget_supplier(self, supplier: Supplier) -> None:
-        self._suppliers.pop(id(supplier), None)
+        self._program.suppliers.pop(id(supplier), None)
 
     def remember_subscription(self, subscription: Subscription) -> Subscription:
-        self._subscriptions[id(subscription)] = subscription
+        self._program.subscriptions[id(subscription)] = subscription
         return subscription
 
     def forget_subscription(self, subscription: Subscription) -> None:
-        self._subscriptions.pop(id(subscription), None)
+        self._program.subscriptions.pop(id(subscription), None)
+
+    # --- another node (see `rejoining`) -------------------------------------------------------
+
+    def steady(self, patience: float = PATIENCE) -> AbstractContextManager[None]:
+        """This process has one and the same node within the block."""
+        return nullcontext() if self._rejoining is None else self._rejoining.steady(patience)
+
+    def wait_complete(self, patience: float) -> None:
+        """Wait for those who are on their way back into the fabric, and were served from here."""
+        if self._rejoining is not None:
+            self._runtime.wait_complete(time_left(patience))
+
+    def steadily(self, operation: Callable[[], T], patience: float = PATIENCE) -> T:
+        """The same for an operation, which begins anew on another node."""
+        if self._rejoining is None:
+            return operation()
+        return self._rejoining.steadily(operation, patience)
+
+    def _join(self, succession: Succession | None = None) -> Runtime:
+        return self._host.open(self._on_failures, succession)
+
+    def _use(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     def _on_failures(self, report: FailuresReported) -> None:
         self.failures(report.channel).add(report.count, report.samples)
@@ -323,6 +376,10 @@ class Fabric(Closing, Bound):
         return None
 
 
+def _known(info: Any) -> ChannelInfo:
+    return msgspec.convert(info, ChannelInfo, from_attributes=True)
+
+
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
 
@@ -334,6 +391,7 @@ def connect(
     name: str | None = None,
     listen: bool = True,
     lease: float = LEASE,
+    reconnect: bool = True,
 ) -> Fabric:
     """Join a running fabric at `tcp://host:port`, the address of any of its brokers.
 
@@ -341,6 +399,12 @@ def connect(
     `name` is this process's name in the fabric. `listen=False` where others cannot dial this
     process (a device behind a NAT): it then dials them. `lease`: seconds that a channel derived
     here lives when this process is gone and nobody takes it.
+
+    `reconnect`: when the fabric is lost (its broker restarts, the network is cut, the machine
+    sleeps), it is joined again as soon as that can be; until then publishing and iterating wait.
+    Suppliers, subscriptions and derivations go on, filters with a new state. Without it they raise
+    Unreachable.
     Raises Unreachable, AccessDenied, NameTaken.
     """
-    return Fabric(host=JoinedHost(address, key, name=name, listen=listen), lease=lease)
+    host = JoinedHost(address, key, name=name, listen=listen)
+    return Fabric(host=host, lease=lease, reconnect=reconnect)

@@ -16,7 +16,7 @@ from activebroker.fabric.keys import find_key, is_loopback, signing_key
 from activebroker.filters import Envelope, Payload, Runner
 from activebroker.routing import Member
 from activebroker.routing.parts import FIXED_PLACES
-from activebroker.runtime import MakeRunner, Runtime, python_runner
+from activebroker.runtime import MakeRunner, Runtime, Succession, python_runner
 from activebroker.transport import (
     Claim,
     Hello,
@@ -41,8 +41,8 @@ class Host(Protocol):
         """Where other processes join; None where none can."""
         ...
 
-    def open(self, on_failures: OnFailures) -> Runtime:
-        """Start, join, and return this process's node."""
+    def open(self, on_failures: OnFailures, succession: Succession | None = None) -> Runtime:
+        """Start, join, and return this process's node; one that departs, with a `succession`."""
         ...
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class EmbeddedHost:
                 )
         self._brokers: list[Runtime] = []
 
-    def open(self, on_failures: OnFailures) -> Runtime:
+    def open(self, on_failures: OnFailures, succession: Succession | None = None) -> Runtime:
         hub = LocalHub()
         runtime = self._start(hub, LOCAL, None, is_broker=False, on_failures=on_failures)
         for broker in self._names:
@@ -114,10 +114,16 @@ class JoinedHost:
         self._name = name or f"client-{secrets.token_hex(4)}"
         self._listen = listen
 
-    def open(self, on_failures: OnFailures) -> Runtime:
+    def open(self, on_failures: OnFailures, succession: Succession | None = None) -> Runtime:
         listen = f"tcp://{_local_host(self.address)}:*" if self._listen else None
         return join_fabric(
-            self._name, self.key, self.address, listen, is_broker=False, on_failures=on_failures
+            self._name,
+            self.key,
+            self.address,
+            listen,
+            is_broker=False,
+            on_failures=on_failures,
+            succession=succession,
         )
 
     def close(self) -> None:
@@ -170,9 +176,12 @@ def join_fabric(
     is_broker: bool,
     replace: bool = False,
     on_failures: OnFailures = lambda report: None,
+    succession: Succession | None = None,
 ) -> Runtime:
     """Start a node and join the fabric of the broker at `address`; `replace`: see `serve`."""
-    hello = probe(address, key, PATIENCE, Claim(name, replace))
+    hello = probe(
+        address, key, PATIENCE, Claim(name, replace, succession is not None and succession.again)
+    )
     if hello.refusal is not None:
         raise revive(hello.refusal)
     own = Hello(name, hello.directory, hello.directory_address)
@@ -188,6 +197,7 @@ def join_fabric(
         key=signing_key(key),
         engines=engines(signing_key(key)),
         on_failures=on_failures,
+        succession=succession,
     )
     transport.claimed = runtime.claim
     try:

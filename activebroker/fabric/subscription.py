@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from activebroker.fabric.fabric import Fabric
 
 log = logging.getLogger(__name__)
+TURN = 256  # events that a coroutine takes before others of its event loop have their turn
 SAMPLES = 10  # rows of a batch that are shown where they are no events
 
 
@@ -83,10 +84,10 @@ class Subscription(Closing, Bound):
         # Between a wait, which may be cancelled, and the return of an event nothing is taken.
         queue = self._queue
         while (event := next(queue.rows, None)) is None:
-            if queue.fetch():
+            if queue.fetch(TURN):
                 await _others_turn()
             elif await queue.arrives(self.timeout):
-                queue.fetch()
+                queue.fetch(TURN)
             else:
                 raise StopAsyncIteration
         return event

@@ -76,6 +76,7 @@ class Supplier(Closing, Bound):
         Unreachable where events were lost.
         """
         self._buffer.flush(timeout, deadline())
+        self._fabric.wait_complete(timeout)
 
     def close(self) -> None:
         """End this supplier's stream after what it has published.

@@ -3,7 +3,7 @@
 from activebroker.runtime.backlog import Gap, SlowPolicy, WhenSlow
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
-from activebroker.runtime.runtime import Runtime
+from activebroker.runtime.runtime import Runtime, Succession
 from activebroker.runtime.workers import MakeRunner, python_runner
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "PublishBuffer",
     "Runtime",
     "SlowPolicy",
+    "Succession",
     "WhenSlow",
     "python_runner",
 ]

@@ -48,19 +48,14 @@ class _Rows:
 
 
 class PublishBuffer:
-    """Events of one supplier.
+    """Events of one supplier, for the node to which it is attached."""
 
-    `filled` is called when there is something to take; not again until `take` has found nothing.
-    """
-
-    def __init__(
-        self, channel: str, supplier: str, type: EventType, filled: Callable[[], None]
-    ) -> None:
+    def __init__(self, channel: str, supplier: str, type: EventType) -> None:
         self.channel = channel
         self.supplier = supplier
         self._type = type
         self._fits = type.fits
-        self._filled = filled
+        self._filled: Callable[[], None] = lambda: None
         self._told = False
         self._lock = threading.Lock()
         self._room = Condition(self._lock)
@@ -187,16 +182,27 @@ class PublishBuffer:
         self._limit = max(1, min(ROOM_ROWS, likely))
         return batch
 
+    def attach(self, filled: Callable[[], None]) -> None:
+        """Let a node take what is here, and what comes. `filled` is called when there is something
+        to take; not again until `take` has found nothing."""
+        with self._lock:
+            self._filled = filled
+            self._told = bool(self._parts)
+        if self._told:
+            filled()
+
     def close(self, error: ActiveBrokerError) -> None:
         """Accept no more; what is here can still be taken. Only the first reason counts."""
         with self._room:
             self._closed = self._closed or error
             self._room.notify_all()
 
-    def fail(self, error: ActiveBrokerError, acknowledged: int) -> None:
-        """Nothing is taken any more. `acknowledged`: all events before this number have arrived."""
+    def fail(self, error: ActiveBrokerError, acknowledged: int | None = None) -> None:
+        """Nothing is taken any more. `acknowledged`: all events before this number have arrived; by
+        default those that were taken."""
         with self._room:
-            self._lost = max(0, self._next_seq - acknowledged)
+            arrived = self._taken if acknowledged is None else acknowledged
+            self._lost = max(0, self._next_seq - arrived)
             if self._lost:
                 cause = error.__cause__
                 error = type(error)(

@@ -16,9 +16,6 @@ from activebroker.events import Batch, Event, Unreadable
 from activebroker.runtime.backlog import SlowPolicy, Waiting, backlog_of
 from activebroker.runtime.waiting import Condition
 
-# Rows of a batch that become events at a time. With many more of them alive the garbage collector
-# takes three times as long as all else; and so many are a turn of a coroutine, or of a callback.
-HAND = 256
 REPORT_BYTES = 512 << 10  # consumption is reported in steps of this many bytes
 
 
@@ -26,19 +23,17 @@ class EventQueue:
     """Batches of one subscription, for any number of threads and coroutines.
 
     `rows` are the events of the batch in hand. They belong to the queue: whoever stops taking
-    leaves the others there for the next. `consumed(flow, nbytes)` gives credit back; `unreadable`
-    is told of the rows that are no events in this process, `attend` that there is something new.
+    leaves the others there for the next. `unreadable` is told of the rows that are no events in
+    this process, `attend` that there is something new.
     """
 
-    def __init__(
-        self, channel: str, consumed: Callable[[int, int], None], policy: SlowPolicy
-    ) -> None:
+    def __init__(self, channel: str, policy: SlowPolicy) -> None:
         self.channel = channel
         self.policy = policy
         self.rows: Iterator[Event] = iter(())  # of a list: its `next` is atomic
         self.unreadable: Callable[[Batch, list[Unreadable]], None] = lambda batch, rows: None
         self.attend: Callable[[], None] = lambda: None
-        self._consumed = consumed
+        self._consumed: Callable[[int, int], None] = lambda flow, nbytes: None
         self._ended = False
         self._error: ActiveBrokerError | None = None
         self._batch: Batch | None = None
@@ -66,6 +61,12 @@ class EventQueue:
         if self.policy.drops:
             self._report(flow, nbytes)
 
+    def attach(self, consumed: Callable[[int, int], None]) -> None:
+        """Take events from a node, after what is here; `consumed(flow, nbytes)` gives credit."""
+        with self._hand:  # flows of the one before need no credit any more
+            self._consumed = consumed
+            self._unreported.clear()
+
     def end(self, error: ActiveBrokerError | None) -> None:
         """Nothing more comes; only the first call counts."""
         with self._lock:
@@ -89,7 +90,7 @@ class EventQueue:
 
     # --- for whoever takes the events ---------------------------------------------------------
 
-    def fetch(self, rows: int = HAND) -> bool:
+    def fetch(self, rows: int | None = None) -> bool:
         """See to it that there are rows in hand, of a large batch no more than `rows`; False: there
         are none."""
         with self._hand:

@@ -12,8 +12,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from activebroker.broker.effects import (
     CancelTimer,
     ChangeFilter,
     Deliver,
+    Departed,
     DrainSupplier,
     Effect,
     EndSubscription,
@@ -59,9 +61,8 @@ from activebroker.core.errors import (
     SlowConsumer,
     Unreachable,
 )
-from activebroker.events import EventType, TypeRegistry
+from activebroker.events import TypeRegistry
 from activebroker.routing import Member
-from activebroker.runtime.backlog import SlowPolicy
 from activebroker.runtime.failing import instead
 from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer
@@ -81,10 +82,25 @@ FORKED = (
 )
 
 
+@dataclass(frozen=True)
+class Succession:
+    """For a program that goes on with another node when it has lost its fabric.
+
+    `registry` has the types of all of them; `awaited` are, by channel, those who were served by the
+    node before, if it comes `again`; `departed` is called at the end of a node's thread.
+    """
+
+    again: bool
+    registry: TypeRegistry
+    awaited: Mapping[str, Sequence[str]]
+    departed: Callable[[Departed], None]
+
+
 class Runtime:
     """Runs a node until `stop`. `key` signs and verifies filter payloads.
 
-    `directory` names the node that keeps the directory; None: this one does.
+    `directory` names the node that keeps the directory; None: this one does. With a `succession`,
+    the node departs when the directory is lost, and leaves buffers and queues as they are.
 
     What goes wrong at the node's edge costs what it belongs to: what a peer sends, its connection;
     an effect, the subscription or filter it was for. Anything else ends the node at once: it logs
@@ -102,15 +118,19 @@ class Runtime:
         engines: dict[str, MakeRunner],
         on_failures: Callable[[FailuresReported], None] = lambda report: None,
         budget: Budget = Budget(),  # noqa: B008 - a frozen value
+        succession: Succession | None = None,
     ) -> None:
         # pyarrow's first array imports pandas where that is installed, which may take seconds: not
         # amid the stream, and not while somebody counts on an answer.
         pa.array([0])
         self.name = member.name
-        self.registry = TypeRegistry()
+        self.registry = TypeRegistry() if succession is None else succession.registry
         self.transport = transport
         self.failure: BaseException | None = None  # what ended the node, where that was not `stop`
-        self._node = Node(member, directory or member.name, self.registry, budget)
+        awaited = None if succession is None else succession.awaited
+        self._node = Node(member, directory or member.name, self.registry, budget, awaited)
+        self._succession = succession
+        self._departed: Departed | None = None
         if directory is not None:
             # Until it tells the members, the directory is the only one known.
             known = Member(directory, directory_address, is_broker=True, incarnation=0)
@@ -184,40 +204,37 @@ class Runtime:
         request_id = next(self._request_ids)
         future = self._replies[request_id] = Future()
         future.add_done_callback(lambda done: told(_flat(done.exception())))
-        self.post(RequestMade(request_id, ClaimName(claim.name, claim.replace), CLAIM))
+        self.post(RequestMade(request_id, ClaimName(claim.name, claim.replace, claim.again), CLAIM))
 
     def tell(self, body: CallBody) -> None:
         """Ask the directory for something and do not wait for the answer."""
         self.post(RequestMade(next(self._request_ids), body, FORGOTTEN))
 
-    def publish_to(
-        self, outlet: int, channel: str, supplier: str, type: EventType
-    ) -> PublishBuffer:
-        """The buffer whose events leave by an outlet that the directory has opened."""
+    def publish_to(self, outlet: int, buffer: PublishBuffer) -> None:
+        """Let a buffer's events leave by an outlet that the directory has opened."""
 
         def filled() -> None:
             self._filled.append(outlet)
             self._wake()
 
-        buffer = self._buffers[outlet] = PublishBuffer(channel, supplier, type, filled)
+        self._buffers[outlet] = buffer
         # As in `request`: one of us sees it.
         if self._ended is not None:
             buffer.fail(self._why_ended(), 0)
         elif outlet in self._unclaimed:
             del self._buffers[outlet]
             why = self._unclaimed.pop(outlet)
-            buffer.close(why or Closed(f"Channel {channel!r} was closed."))
-        return buffer
+            buffer.close(why or Closed(f"Channel {buffer.channel!r} was closed."))
+        else:
+            buffer.attach(filled)
 
-    def open_port(self, port: int, channel: str, policy: SlowPolicy) -> EventQueue:
-        """The queue of a new subscription, to be connected by the directory."""
-        queue = self._queues[port] = EventQueue(
-            channel, lambda flow, nbytes: self.post(BatchConsumed(port, flow, nbytes)), policy
-        )
+    def open_port(self, port: int, queue: EventQueue) -> None:
+        """Let the events of a subscription, to be connected by the directory, come to a queue."""
+        self._queues[port] = queue
+        queue.attach(lambda flow, nbytes: self.post(BatchConsumed(port, flow, nbytes)))
         if self._ended is not None:  # as in `request`
             queue.end(self._why_ended())
         self.post(PortOpened(port))
-        return queue
 
     def close_port(self, port: int) -> None:
         self.post(PortClosed(port))
@@ -240,6 +257,15 @@ class Runtime:
             time.sleep(0.005)
         return True
 
+    def wait_complete(self, patience: float) -> bool:
+        """Wait until those are back who were served by the node before; False if they are not."""
+        end = time.monotonic() + patience
+        while any(outlet.awaited for outlet in list(self._node.exchange.outlets.values())):
+            if self._ended is not None or time.monotonic() > end:
+                return False
+            time.sleep(0.005)
+        return True
+
     def stop(self) -> None:
         """End the thread, the workers and the transport. What was not delivered is dropped."""
         if self._stopping:
@@ -248,6 +274,11 @@ class Runtime:
         self.transport.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join(5.0)
+
+    def depart(self, reason: str) -> None:
+        """End, and leave buffers and queues as they are for another node."""
+        self._departed = self._departed or Departed(reason, {}, {})
+        self.stop()
 
     def disown(self) -> None:
         """In the child of a fork, where the node's thread is not: end without a word to anybody."""
@@ -268,15 +299,20 @@ class Runtime:
 
     def _run(self) -> None:
         """Each of these, whatever becomes of those before it."""
-        for part in (self._loop, self._end_users, self._workers.close, self.transport.close):
+        parts = (self._loop, self._end_users, self._workers.close, self.transport.close)
+        for part in (*parts, self._succeed):
             try:
                 part()
             except BaseException as failure:
                 self.failure = self.failure or failure
                 log.critical("node %r has failed and ends", self.name, exc_info=True)
 
+    def _succeed(self) -> None:
+        if self._succession is not None and self._departed is not None:
+            self._succession.departed(self._departed)
+
     def _loop(self) -> None:
-        while not self._stopping:
+        while not self._stopping and self._departed is None:
             self._asleep = True
             busy = self._inbox or self._filled or self._stopping
             arrivals = self.transport.receive(0.0 if busy else self._patience())
@@ -299,7 +335,9 @@ class Runtime:
 
     def _end_users(self) -> None:
         """Nobody waits here for a node that has ended."""
-        if self.failure is None:
+        if self._departed is not None:
+            self._ended = Unreachable(self._departed.reason)
+        elif self.failure is None:
             self._ended = Closed("The fabric was closed.")
         else:
             self._ended = Unreachable(
@@ -308,12 +346,24 @@ class Runtime:
                 "has the details."
             )
             self._ended.__cause__ = self.failure
-        for queue in list(self._queues.values()):
-            queue.end(self._why_ended())
         for future in list(self._replies.values()):
             if not future.done():
                 future.set_exception(self._why_ended())
         self._inbox.clear()
+        if self._departed is not None:
+            for outlet, first in self._departed.unacknowledged.items():
+                if (buffer := self._buffers.get(outlet)) is not None:
+                    log.warning(
+                        "events %d to %d of supplier %r of channel %r were not acknowledged by all "
+                        "who take them: they may be lost",
+                        first,
+                        buffer.taken - 1,
+                        buffer.supplier,
+                        buffer.channel,
+                    )
+            return
+        for queue in list(self._queues.values()):
+            queue.end(self._why_ended())
         try:
             acknowledged = self._node.acknowledged()
         except Exception:
@@ -354,7 +404,7 @@ class Runtime:
     def _publish(self, outlet_id: int) -> None:
         outlet = self._node.exchange.outlets.get(outlet_id)
         buffer = self._buffers.get(outlet_id)
-        if outlet is not None and buffer is not None:
+        if outlet is not None and buffer is not None and not self._node.orphaned:
             while outlet.ready and (batch := buffer.take()) is not None:
                 self._handle(BatchPublished(outlet_id, batch))
         if outlet_id in self._draining and (buffer is None or buffer.empty):
@@ -373,6 +423,8 @@ class Runtime:
                 self._workers.load(stage)
             case RunStage() | RestoreStage() | SnapshotStage() | ChangeFilter():
                 self._workers.do(effect)
+            case Departed():
+                self._departed = effect
             case ResumeOutlet(outlet):
                 # Not at once: effects that follow this one come before new events.
                 self._filled.append(outlet)

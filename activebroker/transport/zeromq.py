@@ -61,10 +61,12 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True, array_like=True):
-    """The name that one who has only an address will bear; `replace`: whoever bears it."""
+    """The name that one who has only an address will bear; `replace`: whoever bears it; `again`:
+    it has borne it before."""
 
     name: str
     replace: bool = False
+    again: bool = False
 
 
 Told = Callable[["tuple[str, str] | None"], None]

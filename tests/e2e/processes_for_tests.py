@@ -8,11 +8,8 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
 
 import psutil
 
@@ -74,34 +71,29 @@ class Programs:
         assert found
         return program, found.group()
 
-    def run(
-        self, text: str, *arguments: str, command: Sequence[str] = (sys.executable,)
-    ) -> Program:
-        """Start a program, in this Python or by another command; `COMMON` comes before its text."""
+    def run(self, text: str, *arguments: str) -> Program:
+        """Start a program; `COMMON` comes before its text."""
         script = self._folder / f"program_{len(list(self._folder.iterdir()))}.py"
         script.write_text(COMMON + text)  # a file, because the analysis reads the source
-        return self._start(*command, str(script), *arguments)
+        return self._start(sys.executable, str(script), *arguments)
 
     def _start(self, *command: str) -> Program:
-        # Not a pipe, which may be full once.
-        log = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=log,
+            stderr=subprocess.PIPE,
             bufsize=0,  # or the first of two lines would take the second with it
             env=self._env,
         )
         self._stack.enter_context(process)
         self._stack.callback(process.kill)
-        return Program(process, log)
+        return Program(process)
 
 
 class Program:
-    def __init__(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
-        self._log = log
 
     def line(self) -> str:
         """The next line that it says."""
@@ -147,6 +139,5 @@ class Program:
 
     def finish(self) -> tuple[int, str, str]:
         """Wait for its end; return exit code, and what is left of its outputs."""
-        out, _ = self._process.communicate(timeout=PATIENCE)
-        self._log.seek(0)
-        return self._process.returncode, out.decode(), self._log.read().decode()
+        out, err = self._process.communicate(timeout=PATIENCE)
+        return self._process.returncode, out.decode(), err.decode()

@@ -122,7 +122,7 @@ with ab.connect(sys.argv[1], name="idle") as fabric:
 WATCHER = """
 from itertools import repeat
 always = repeat(Trade("IBM", 2.0))
-fabric = ab.connect(sys.argv[1], name="watcher")
+fabric = ab.connect(sys.argv[1], name="watcher", reconnect=False)
 trades = fabric.channel("trades", Trade)
 events = trades.subscribe(timeout=60)
 nyse = trades.supplier("NYSE")

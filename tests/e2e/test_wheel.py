@@ -98,7 +98,7 @@ class Environment:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=1500,  # Spark is built on this machine, once
+            timeout=600,
         )
         assert done.returncode == 0, f"{command}: {done.stdout}"
         return done.stdout
@@ -136,7 +136,7 @@ def test_the_core_alone(wheel: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.table
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("command", PIP[1:])
 def test_an_extra(wheel: Path, tmp_path: Path, command: str) -> None:
     extra = command.split("[")[1].partition("]")[0]

@@ -58,7 +58,15 @@ INTERNAL = {
         *("channel_of", "close_channel", "close_port", "derive_elsewhere", "failures"),
         *("forget_subscription", "forget_supplier", "modulate", "move", "new_name", "new_port"),
         *("open_port", "publish_to", "register", "remember_subscription", "remember_supplier"),
-        *("request", "signing_key", "tell"),
+        *(
+            "request",
+            "signing_key",
+            "tell",
+            "derive_channel",
+            "steady",
+            "steadily",
+            "wait_complete",
+        ),
     },
     blocking.Supplier: {"end"},
 }
@@ -314,7 +322,7 @@ def test_what_was_cancelled_leaves_nothing_open(
         )
         left, *derived = (await fabric.status())["channels"]
         assert not left["consumers"] and not left["suppliers"]
-        assert not fabric.sync._suppliers and not fabric.sync._subscriptions
+        assert not fabric.sync._program.suppliers and not fabric.sync._program.subscriptions
         assert all(each["closed"] for each in derived)
         # And the names are free.
         assert await ask(channel) if ask is not enter_subscription else True

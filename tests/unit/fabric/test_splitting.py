@@ -8,7 +8,6 @@ import pytest
 from trading_for_tests import PATIENCE, Count, Counted, Publishing, Trade, eventually, trades
 
 import activebroker as ab
-from activebroker.broker.messages import Move
 from activebroker.core.errors import MoveFailed, UnknownPlace
 
 
@@ -104,14 +103,14 @@ def test_a_move_that_fails_ends_it(
     }
     for number in range(5):
         channel.derive(Count, at="atlanta", name=f"other {number}")
-    request = fabric.request
+    move = fabric.move
 
-    def closing(body: Any, *patience: float) -> Any:
-        if isinstance(body, Move) and body.channel == "c":
+    def closing(name: str, *to: Any) -> None:
+        if name == "c":
             derived["c"].close()  # as another user may in the meantime
-        return request(body, *patience)
+        move(name, *to)
 
-    monkeypatch.setattr(fabric, "request", closing)
+    monkeypatch.setattr(fabric, "move", closing)
     nyse = channel.supplier("NYSE")
     with (
         derived["a"].subscribe(timeout=PATIENCE) as left,

@@ -18,6 +18,7 @@ from activebroker.broker.effects import (
     CancelTimer,
     ChangeFilter,
     Deliver,
+    Departed,
     DrainSupplier,
     Effect,
     EndSubscription,
@@ -257,7 +258,7 @@ def test_for_each_effect_it_is_settled_what_its_failure_costs() -> None:
         assert instead(effect, {}, Planted("planted"))
     node: set[type[Any]] = {
         Transmit, ForgetPeer, EndSubscription, DrainSupplier, OutletClosed, ResumeOutlet,
-        UnloadStage, ShowFailures, Reply, SetTimer, CancelTimer,
+        UnloadStage, ShowFailures, Reply, SetTimer, CancelTimer, Departed,
     }  # fmt: skip
     assert {*stage, LoadStage, Deliver, *node} == set(Effect.__args__)
     assert instead(CancelTimer("x"), {}, Planted()) is None

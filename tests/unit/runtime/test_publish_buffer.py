@@ -20,7 +20,7 @@ class Listed:
 
 
 def buffer() -> PublishBuffer:
-    return PublishBuffer("channel", "A", EventType.of(Listed), lambda: None)
+    return PublishBuffer("channel", "A", EventType.of(Listed))
 
 
 class Clock:

@@ -1,0 +1,114 @@
+"""What this process has in its fabric, so that it can be laid there once more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from activebroker.broker.messages import (
+    CallBody,
+    Derive,
+    OpenChannel,
+    OpenSupplier,
+    Subscribe,
+)
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    DeadlineExceeded,
+    NameTaken,
+    Unreachable,
+)
+from activebroker.runtime import Runtime
+
+if TYPE_CHECKING:
+    from activebroker.fabric.subscription import Subscription
+    from activebroker.fabric.supplier import Supplier
+
+log = logging.getLogger(__name__)
+PATIENCE = 60.0  # seconds that the directory may take to answer
+
+
+class Program:
+    """Channels, filters, subscriptions and suppliers, as they were asked for."""
+
+    def __init__(self) -> None:
+        self.suppliers: dict[int, Supplier] = {}
+        self.subscriptions: dict[int, Subscription] = {}
+        self._opened: dict[str, OpenChannel] = {}
+        self._derived: dict[str, Derive] = {}  # parents before children
+        self._parents: dict[str, str | None] = {}
+
+    def knows(self, channel: str, parent: str | None) -> None:
+        self._parents[channel] = parent
+
+    def opened(self, opening: OpenChannel) -> None:
+        self._opened[opening.name] = opening
+
+    def derived(self, channel: str, deriving: Derive) -> None:
+        self._derived[channel] = structs.replace(deriving, name=channel)
+
+    def changed(self, channel: str, **how: Any) -> None:
+        """A filter that was derived here is elsewhere, or has other parameters."""
+        if (known := self._derived.get(channel)) is not None:
+            self._derived[channel] = structs.replace(known, **how)
+
+    def closed(self, channel: str) -> None:
+        """A channel was closed, with all that is derived from it."""
+        for laid in (self._opened, self._derived):
+            for name in [each for each in laid if channel in self.above(each)]:
+                del laid[name]
+
+    def above(self, channel: str) -> Iterator[str]:
+        """A channel and those that it is derived from, as far as they are known here."""
+        name: str | None = channel
+        while name is not None:
+            yield name
+            name = self._parents.get(name)
+
+    def lay(self, runtime: Runtime) -> None:
+        """Have all of it in the fabric of this runtime. What cannot be had ends with the reason.
+
+        Consumers come before suppliers: so those miss nothing that these publish next.
+        Raises Unreachable and DeadlineExceeded.
+        """
+        for opening in self._opened.values():
+            _ask(runtime, opening, lambda error: log.error("%s", error))
+        for deriving in self._derived.values():
+            _ask(runtime, deriving, _underived)
+        for subscription in list(self.subscriptions.values()):
+            port = subscription._port
+            runtime.open_port(port, subscription._queue)
+            subscribing = Subscribe(subscription.channel, runtime.name, port)
+            _ask(runtime, subscribing, subscription._queue.end)
+        for supplier in list(self.suppliers.values()):
+            opening_one = OpenSupplier(supplier.channel, supplier.name, runtime.name)
+            outlet = _ask(runtime, opening_one, supplier._buffer.fail)
+            if outlet is not None:
+                runtime.publish_to(outlet, supplier._buffer)
+
+    def give_up(self, error: ActiveBrokerError) -> None:
+        """It will not be laid again."""
+        for subscription in list(self.subscriptions.values()):
+            subscription._queue.end(error)
+        for supplier in list(self.suppliers.values()):
+            supplier._buffer.fail(error)
+
+
+def _ask(runtime: Runtime, body: CallBody, refused: Callable[[ActiveBrokerError], object]) -> Any:
+    try:
+        return runtime.request(body, PATIENCE)
+    except (Unreachable, DeadlineExceeded):
+        raise
+    except ActiveBrokerError as error:
+        refused(error)
+        return None
+
+
+def _underived(error: ActiveBrokerError) -> None:
+    if isinstance(error, NameTaken):
+        log.info("a derived channel has outlived the connection: %s", error)
+    else:
+        log.error("a filter cannot be derived again: %s", error)

@@ -1,0 +1,163 @@
+"""Joining a fabric again after it was lost, and laying there what this process had in it.
+
+Its broker may have been restarted, the network cut, the machine asleep. A node that loses its
+fabric departs: what its suppliers have published is brought to those whom it can still reach, and
+nothing more is taken of them. The next node joins under the same name; channels are opened again,
+filters derived, subscriptions made, and then suppliers opened, which first wait for those whom they
+served before. Meanwhile publishing and iterating wait, and so does whatever else is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from activebroker.broker.effects import Departed
+from activebroker.broker.node import DEPARTURE
+from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
+from activebroker.events import TypeRegistry
+from activebroker.fabric.program import Program
+from activebroker.runtime import Runtime, Succession
+
+log = logging.getLogger(__name__)
+
+BUSY = 60.0  # seconds in which whatever was asked of a node that is gone has failed
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between attempts; each is twice the one before
+T = TypeVar("T")
+_steady: ContextVar[object] = ContextVar("activebroker steady", default=None)
+
+
+class Rejoining:
+    """The runtime of a program, and another one when its node has departed.
+
+    `join(succession)` starts one, `use(runtime)` is told which one it is from now on.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        join: Callable[[Succession], Runtime],
+        use: Callable[[Runtime], None],
+    ) -> None:
+        self._program = program
+        self._join = join
+        self._use = use
+        self._registry = TypeRegistry()
+        self._state = threading.Condition()
+        self._users = 0
+        self._reason = ""  # why the program is in no fabric now
+        self._over: Unreachable | None = None  # why it will not be again
+        self._awaited: dict[str, Sequence[str]] = {}
+        self._closed = threading.Event()
+        self._runtime = join(Succession(False, self._registry, {}, self._departed))
+        use(self._runtime)
+
+    def steadily(self, operation: Callable[[], T], patience: float) -> T:
+        """What an operation returns, with one and the same runtime; it begins anew where that is
+        lost meanwhile. Raises Unreachable where there is none for `patience` seconds."""
+        if _steady.get() is self:
+            return operation()  # a part of one that begins anew
+        end = time.monotonic() + patience
+        while True:
+            with self.steady(max(0.0, end - time.monotonic())):
+                try:
+                    return operation()
+                except Unreachable:
+                    if not self._runtime.orphaned:
+                        raise
+            self._wait_for_departure()
+
+    @contextmanager
+    def steady(self, patience: float) -> Iterator[None]:
+        """The runtime does not change within this block. Raises Unreachable where there is none
+        for `patience` seconds, or why there will be none."""
+        if _steady.get() is self:
+            yield
+            return
+        with self._state:
+            if not self._state.wait_for(lambda: not self._reason or self._over, patience):
+                raise Unreachable(f"{self._reason} It was not back within {patience:.3g} s.")
+            if self._over is not None:
+                raise Unreachable(str(self._over))
+            self._users += 1
+        token = _steady.set(self)
+        try:
+            yield
+        finally:
+            _steady.reset(token)
+            with self._state:
+                self._users -= 1
+                self._state.notify_all()
+
+    def _wait_for_departure(self) -> None:
+        """An orphan departs, if only when what was under way has come: not in no time."""
+        with self._state:
+            self._state.wait_for(lambda: self._reason or not self._runtime.orphaned, DEPARTURE + 1)
+
+    def close(self, patience: float) -> None:
+        """Wait for so many seconds to be in the fabric, if that is so; then try no more."""
+        with self._state:
+            self._state.wait_for(lambda: not self._reason or self._over, patience)
+        self._closed.set()
+        if self._reason:
+            self._give_up(Unreachable(self._reason))
+
+    def _departed(self, left: Departed) -> None:
+        with self._state:
+            # Those of a node that was lost before its outlets were open are awaited still.
+            self._awaited.update((name, takers) for name, takers in left.takers.items() if takers)
+            if self._reason:
+                return  # amid an attempt, which sees it
+            self._reason = left.reason
+            self._state.notify_all()
+        log.warning("%s This process joins again.", left.reason)
+        threading.Thread(target=self._rejoin, name="activebroker rejoining", daemon=True).start()
+
+    def _rejoin(self) -> None:
+        with self._state:
+            self._state.wait_for(lambda: not self._users, BUSY)
+        wait = FIRST_WAIT
+        while not self._closed.is_set():
+            try:
+                self._attempt()
+            except (Unreachable, DeadlineExceeded) as error:
+                log.info("not back in the fabric yet: %s", error)
+                self._closed.wait(wait * random.uniform(0.5, 1.0))
+                wait = min(2 * wait, LONGEST_WAIT)
+            except ActiveBrokerError as error:
+                final = Unreachable(f"This process cannot join its fabric again: {error}")
+                log.error("%s", final)
+                self._give_up(final)
+                return
+            else:
+                log.warning("this process is back in its fabric")
+                return
+
+    def _attempt(self) -> None:
+        awaited = dict(self._awaited)
+        runtime = self._join(Succession(True, self._registry, awaited, self._departed))
+        try:
+            self._program.lay(runtime)
+            with self._state:
+                if runtime.orphaned:
+                    raise Unreachable(runtime.orphaned)
+                self._runtime = runtime
+                self._use(runtime)
+                self._reason = ""
+                self._awaited.clear()
+                self._state.notify_all()
+        except BaseException as error:
+            runtime.depart(str(error))
+            raise
+
+    def _give_up(self, error: Unreachable) -> None:
+        with self._state:
+            self._over = self._over or error
+            self._state.notify_all()
+        self._program.give_up(error)

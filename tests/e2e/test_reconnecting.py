@@ -1,0 +1,134 @@
+"""Programs that go on when their fabric was lost: its broker restarts under load."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import activebroker as ab
+from activebroker.core.errors import DeadlineExceeded, Unreachable
+from activebroker.fabric.closing import within
+from activebroker.fabric.hosting import serve
+
+KEY = ab.generate_key()
+PATIENCE = 60.0
+
+
+class Broker:
+    """A plain broker that can be restarted, at one address."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        self.start()
+
+    def start(self) -> None:
+        self.runtime = serve("hub", self.address, KEY)
+
+    def die(self) -> None:
+        """As with SIGKILL: without a word."""
+        self.runtime.stop()
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    broker = Broker()
+    yield broker
+    broker.die()
+
+
+class Feeding:
+    """Publishes 0, 1, 2… from a thread until the block ends."""
+
+    def __init__(self, supplier: ab.Supplier, rate: float = 5000.0) -> None:
+        self.supplier, self.count, self.rate = supplier, 0, rate
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._feed)
+
+    def __enter__(self) -> Feeding:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self._thread.join(PATIENCE)
+
+    def wait_for(self, more: int) -> None:
+        goal, end = self.count + more, time.monotonic() + PATIENCE
+        while self.count < goal:
+            assert time.monotonic() < end, "nothing is published any more"
+            time.sleep(0.002)
+
+    def _feed(self) -> None:
+        while not self._enough.wait(0.01):
+            for _ in range(int(self.rate / 100)):
+                self.supplier.publish(self.count)
+                self.count += 1
+
+
+def even(number: int) -> bool:
+    return number % 2 == 0
+
+
+@pytest.mark.parametrize("at", ["supplier", "consumer"])
+def test_a_restarted_broker_costs_no_event(broker: Broker, at: str) -> None:
+    with (
+        ab.connect(broker.address, KEY, name="sink") as sink,
+        ab.connect(broker.address, KEY, name="source") as source,
+    ):
+        plain, filtered = [], []
+        channel = sink.channel("numbers", object)
+        derived = channel.derive(even, at=at)
+        one = channel.subscribe(lambda event: plain.append(event.content))
+        two = derived.subscribe(lambda event: filtered.append(event.content))
+        supplier = source.channel("numbers", object).supplier("S")
+        with Feeding(supplier) as feeding:
+            for _ in range(3):
+                feeding.wait_for(500)
+                broker.die()
+                broker.start()
+                feeding.wait_for(200)
+            feeding.wait_for(500)
+        source.channel("numbers").close()
+        one.join(PATIENCE)
+        two.join(PATIENCE)
+    assert plain == list(range(feeding.count))
+    assert filtered == plain[::2]
+
+
+def test_one_that_is_gone_for_good_is_waited_for_no_longer_than_said(broker: Broker) -> None:
+    with (
+        ab.connect(broker.address, KEY, name="sink") as sink,
+        ab.connect(broker.address, KEY, name="firm", reconnect=False) as firm,
+    ):
+        events = sink.channel("numbers", object).subscribe(timeout=0.1)
+        others = firm.channel("numbers", object).subscribe(timeout=PATIENCE)
+        broker.die()
+        with pytest.raises(DeadlineExceeded):
+            next(iter(events))
+        with pytest.raises(Unreachable, match="does not answer any more"):
+            next(iter(others))
+        with within(0.5):
+            sink.close()
+
+
+def test_who_cannot_come_back_is_told(broker: Broker) -> None:
+    """Its name is another's when it comes back: a supplier, and a whole process."""
+    with ab.connect(broker.address, KEY, name="source") as source:
+        supplier = source.channel("numbers", object).supplier("S")
+        events = source.channel("numbers").subscribe(timeout=PATIENCE)
+        broker.die()
+        broker.start()
+        other = ab.connect(broker.address, KEY, name="source")
+        with other.channel("numbers", object).supplier("S"):
+            for ask in (lambda: next(iter(events)), lambda: supplier.publish(1), source.status):
+                with pytest.raises(
+                    Unreachable, match=r"join its fabric again: A node named 'source'"
+                ):
+                    ask()
+        other.close()
