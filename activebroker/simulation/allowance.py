@@ -29,6 +29,7 @@ _REFUSALS = (
 )
 # Why a channel may end early: there is nobody who can load its filter.
 _ENDS = ("could not go on",)
+_NOWHERE = "no place for it but the directory's"
 _QUARANTINE = "is in quarantine"  # only a filter that kills its hosts, and what is derived from it
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
 SLOW = 0.2  # seconds of delay of which late frames take ten times as much
@@ -47,6 +48,7 @@ class Allowance:
 
     def __init__(self, world: World, scenario: Scenario) -> None:
         self._world = world
+        self._supervised = scenario.options.supervised > 0
         self._patient = scenario.options.patience >= LONG and not scenario.faults
         # What is lost is asked for once a second, and may be lost ten times; what is late on a slow
         # route is late by two seconds, and the answers to it may be late as well.
@@ -75,7 +77,9 @@ class Allowance:
         if consumer.host.expelled and str(error).endswith(_AGAIN):
             return True
         if _QUARANTINE in str(error):
-            return consumer.channel.made_by(Deadly)
+            # Where brokers do not come back, there may be no place but the directory's.
+            nowhere = _NOWHERE in str(error) and not self._supervised
+            return nowhere or consumer.channel.made_by(Deadly)
         return str(error) == LOST or any(part in str(error) for part in _ENDS)
 
     def cut(self, supplier: Supplier, channel: Channel) -> bool:

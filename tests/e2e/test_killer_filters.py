@@ -11,6 +11,7 @@ import pytest
 from processes_for_tests import Programs
 
 import activebroker as ab
+from activebroker.broker import peers
 from activebroker.broker.deaths import Budget
 from activebroker.core.errors import Unreachable
 from activebroker.fabric import serve
@@ -35,7 +36,10 @@ class Sum(ab.FIFOFilter):
         super().enqueue(event.replace(self.length))
 
 
-def test_a_filter_that_kills_its_brokers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_filter_that_kills_its_brokers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "LOST_AFTER", 1e9)  # who is started again finds its predecessor dead
     caplog.set_level(logging.INFO, "activebroker")
     hub = serve("atlanta", "tcp://127.0.0.1:*", KEY, budget=Budget(by_one_event=2))
     address = hub.transport.address
