@@ -272,5 +272,8 @@ class Endings:
                 for stage in stages:
                     calls += self._wiring.stop_feeding(channel, stage)
             calls += [(port.node, AbandonPort(port.id, reason)) for port in consumers]
+        if top.parent is not None:  # its stages may be gone before it has another place
+            outlets = self._graph.channels[top.parent].outlets.values()
+            calls += [(each.node, ForgetTaker(each.id, top.name)) for each in outlets]
         yield from self._wiring.tidy(calls)
         yield from self._forget(top)

@@ -86,8 +86,9 @@ class Recovery:
         others = others[::-1] if isinstance(channel, Relay) else others
         places = dict.fromkeys([*beside, *brokers, *others])
         found = [name for name in places if name in self._members]
-        if died and channel.owner != self._me:
-            found = [name for name in found if name != self._me]
+        if died:
+            last = [self._me] if channel.owner == self._me else []
+            found = [name for name in found if name != self._me] + last
         if suspect:
             found = [name for name in found if self.is_spare(name) and name not in avoid]
         return found
