@@ -60,11 +60,15 @@ class Programs:
         self._stack.close()
 
     def broker(
-        self, name: str, join: str | None = None, files: int | None = None
+        self,
+        name: str,
+        join: str | None = None,
+        files: int | None = None,
+        listen: str = "tcp://127.0.0.1:*",
     ) -> tuple[Program, str]:
         """Start a broker, which may open so many `files`; return it and its address."""
         command = str(Path(sys.executable).with_name("activebroker"))
-        arguments = ["broker", "--listen", "tcp://127.0.0.1:*", "--name", name]
+        arguments = ["broker", "--listen", listen, "--name", name]
         limit = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files)] if files else []
         program = self._start(*limit, command, *arguments, *(["--join", join] if join else []))
         found = re.search(r"tcp://127\.0\.0\.1:\d+", program.line())

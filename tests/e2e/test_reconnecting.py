@@ -6,8 +6,10 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from processes_for_tests import Programs
 
 import activebroker as ab
 from activebroker.core.errors import DeadlineExceeded, Unreachable
@@ -132,3 +134,70 @@ def test_who_cannot_come_back_is_told(broker: Broker) -> None:
                 ):
                     ask()
         other.close()
+
+
+# --- in processes, with real kills ----------------------------------------------------------------
+
+SUPPLIER = """
+import threading, time
+enough = threading.Event()
+def listen():
+    sys.stdin.readline()
+    enough.set()
+with ab.connect(sys.argv[1], name="source") as fabric:
+    with fabric.channel("numbers", object).supplier("S") as supplier:
+        say("ready")
+        sys.stdin.readline()
+        threading.Thread(target=listen, daemon=True).start()
+        begin, count = time.monotonic(), 0
+        while not enough.is_set():
+            due = int((time.monotonic() - begin) * 5000)
+            for count in range(count, due):
+                supplier.publish(count)
+            count = max(count, due)
+            enough.wait(0.01)
+        supplier.flush()
+        fabric.channel("numbers").close()
+    say(count)
+"""
+CONSUMER = """
+with ab.connect(sys.argv[1], name="sink") as fabric:
+    numbers = fabric.channel("numbers", object)
+    filtered = numbers.derive(lambda number: number % 2 == 0)
+    even = []
+    calls = filtered.subscribe(lambda event: even.append(event.content))
+    with numbers.subscribe(timeout=60) as events:
+        say("ready")
+        count = 0
+        for event in events:
+            if event.content != count:
+                say("expected", count, "got", event.content)
+                sys.exit(1)
+            count += 1
+            if count % 2500 == 0:
+                say(count)
+    calls.join(60)
+    say("end", count, even == list(range(0, count, 2)))
+"""
+
+
+@pytest.mark.table
+def test_a_broker_that_is_killed_time_and_again(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    rounds = pytestconfig.getoption("rounds")
+    with Programs(tmp_path, KEY) as programs:
+        hub, address = programs.broker("hub")
+        source, sink = programs.run(SUPPLIER, address), programs.run(CONSUMER, address)
+        assert {source.line(), sink.line()} == {"ready"}
+        source.tell()
+        for _ in range(rounds):
+            assert sink.line().isdigit()
+            hub.kill()
+            hub, _ = programs.broker("hub", listen=address)
+        assert sink.line().isdigit()
+        source.tell()
+        published = source.line()
+        while (told := sink.line()).isdigit():
+            pass
+        assert told == f"end {published} True"
