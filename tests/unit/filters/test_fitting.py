@@ -214,7 +214,6 @@ def test_what_cannot_work_is_refused(given: object, says: str) -> None:
         with_method("on_start", staticmethod(takes_nothing)),
         with_method("enqueue", functools.wraps(awaits)(lambda self, event: None)),
     ],
-    ids=str,
 )
 def test_what_may_work_is_taken(given: object) -> None:
     with warnings.catch_warnings():
