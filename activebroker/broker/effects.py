@@ -6,7 +6,7 @@ The driver is the runtime, with threads and sockets, or a simulation, in virtual
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from activebroker.broker.link import Buffers
@@ -14,7 +14,7 @@ from activebroker.broker.messages import CallBody, FailuresReported
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch
 from activebroker.filters import Envelope, Failure, RunResult
-from activebroker.routing import StageSpec
+from activebroker.routing import Position, Positions, StageSpec
 
 # --- inputs -----------------------------------------------------------------------------------
 
@@ -72,9 +72,10 @@ class RequestMade:
 
 @dataclass(frozen=True, slots=True)
 class PortOpened:
-    """The user opened the receiving end of a subscription."""
+    """The user opened the receiving end of a subscription, which has `received` so much before."""
 
     port: int
+    received: Positions = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +209,21 @@ class OutletClosed:
 class Departed:
     """This node has left a fabric that it cannot reach, and does nothing more.
 
-    `takers` are, by channel, those whom its outlets served. `unacknowledged`, by supplier's outlet:
-    the number of the first event that somebody may not have.
+    `takers` are, by channel, those whom its outlets served. `streams`: how far those of suppliers
+    have come, by channel and supplier; `unacknowledged`, by stream: the number of the first event
+    that somebody may not have. `received`: how far subscriptions to such channels have come.
     """
 
     reason: str
     takers: Mapping[str, Sequence[str]]
     unacknowledged: Mapping[int, int]
+    streams: Mapping[tuple[str, str], Position]
+    received: Mapping[int, Positions]
+
+    def unacknowledged_of(self, channel: str, supplier: str) -> int | None:
+        """The number of a supplier's first event that somebody may not have, if any."""
+        stream, _ = self.streams.get((channel, supplier), (-1, 0))
+        return self.unacknowledged.get(stream)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from activebroker.broker.changing import ENDED
 from activebroker.broker.effects import (
     CancelTimer,
     Deliver,
+    Departed,
     Effect,
     EndSubscription,
     OutletClosed,
@@ -56,7 +57,7 @@ from activebroker.core.errors import (
 )
 from activebroker.events import EventType, TypeRegistry, load
 from activebroker.matching import Parcel
-from activebroker.routing import FlowSpec, Positions, StageSpec
+from activebroker.routing import FlowSpec, Position, Positions, StageSpec
 
 log = logging.getLogger(__name__)
 CREDIT_STEP = WINDOW // 4  # bytes consumed before credit goes back
@@ -107,6 +108,7 @@ class Exchange:
         # By peer and batch, the batch, and the flows and ports that it goes to.
         self._leaving: dict[tuple[str, int], tuple[Parcel, list[tuple[int, int]]]] = {}
         self._awaited: Mapping[str, Sequence[str]] = {}
+        self._streams: Mapping[tuple[str, str], Position] = {}  # of suppliers who go on
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
         self.settling: dict[int, Positions] = {}  # subscriptions' news for what feeds them
@@ -123,6 +125,8 @@ class Exchange:
             raise ProtocolError(f"{self._here!r} has an outlet {id} already.")
         outlet = self.outlets[id] = Outlet(id, channel, supplier, self._carry, numbers)
         outlet.awaited.update(dict.fromkeys(self._awaited.get(channel, ())))
+        if supplier is not None and (at := self._streams.get((channel, supplier))) is not None:
+            outlet.go_on(at)
         self._wait_if_blocked(outlet)
         return outlet
 
@@ -166,6 +170,8 @@ class Exchange:
             spec.taker if tracks else "",
             (stage := self.stages.get(spec.outlet)) is not None and stage.saving.recovers,
             spec.behind,
+            None if outlet is None else outlet.begins,
+            before.get(spec.supplier) if spec.supplier is not None else None,
         )
         self._tell(spec.target, opened)
         if outlet is not None:
@@ -280,8 +286,12 @@ class Exchange:
             self._sweep(outlet)
         self._effects += [UnloadStage(id), CancelTimer(f"idle {id}")]
 
-    def open_port(self, id: int) -> None:
-        self.ports[id] = Port(id)
+    def open_port(self, id: int, received: Positions) -> None:
+        """`received`: how far a subscription has come at the node before."""
+        port = self.ports[id] = Port(id)
+        port.received.update(received)
+        port.had.update(received)
+        port.direct = bool(received)
 
     def close_port(self, id: int) -> None:
         """The user closed the subscription."""
@@ -370,13 +380,13 @@ class Exchange:
         """By supplier's outlet: all events before this number were taken over by all who want
         them. `under_way`: what links have sent, and peers have not acknowledged."""
         upto = {each.id: each.acknowledged for each in self.outlets.values() if each.supplier}
-        for outlet, first in self.first_of(under_way).items():
-            if outlet in upto:
-                upto[outlet] = min(upto[outlet], first)
+        firsts = self.first_of(under_way)
+        for outlet in upto:
+            upto[outlet] = min(upto[outlet], firsts.get(self.outlets[outlet].stream, upto[outlet]))
         return upto
 
     def first_of(self, bodies: Iterable[tuple[Body, Buffers]]) -> dict[int, int]:
-        """The number of the first event in messages of suppliers' outlets, by outlet."""
+        """The number of the first event in messages, by supplier's stream."""
         firsts: dict[int, int] = {}
         for body, buffers in bodies:
             if isinstance(body, Events):
@@ -421,9 +431,32 @@ class Exchange:
             outlet.flows for outlet in self.outlets.values()
         )
 
-    def await_takers(self, takers: Mapping[str, Sequence[str]]) -> None:
-        """Let outlets that are opened wait until those who were served there before are back."""
-        self._awaited = takers
+    def departure(self, reason: str) -> Departed:
+        """What this node leaves behind, when nothing is under way."""
+        return Departed(reason, self.served, {}, self.streams, {})
+
+    @property
+    def streams(self) -> dict[tuple[str, str], Position]:
+        """How far suppliers here have come, by channel and supplier."""
+        return {
+            (each.channel, each.supplier): max(at, each.begins or at)
+            for each in self.outlets.values()
+            if each.supplier is not None and (at := each.positions.get(each.supplier))
+        }
+
+    @property
+    def received(self) -> dict[int, Positions]:
+        """How far ports here have come that are fed by suppliers themselves."""
+        return {port.id: dict(port.received) for port in self.ports.values() if port.direct}
+
+    def succeed(
+        self,
+        takers: Mapping[str, Sequence[str]],
+        streams: Mapping[tuple[str, str], Position],
+    ) -> None:
+        """Let outlets that are opened wait until those who were served there before are back, and
+        go on with the streams of their suppliers."""
+        self._awaited, self._streams = takers, streams
 
     def await_no_more(self) -> None:
         self._awaited = {}
@@ -451,7 +484,7 @@ class Exchange:
 
     def publish(self, outlet_id: int, parcel: Parcel) -> None:
         outlet = self.outlets[outlet_id]
-        parcel.upto = (outlet_id, parcel.batch.last_seq + 1)
+        parcel.upto = (outlet.stream, parcel.batch.last_seq + 1)
         outlet.emit(parcel)
         self._wait_if_blocked(outlet)
 
@@ -626,6 +659,16 @@ class Exchange:
                     self._send(target, head, item.buffers)
 
     def _opened(self, port: Port, opened: FlowOpened, source: str) -> None:
+        if opened.begins is None and opened.so_far is not None and opened.supplier is not None:
+            missed = port.missed(opened.supplier, opened.so_far)
+            if missed:
+                log.warning(
+                    "%d events of supplier %r did not come: they were published while %r was cut "
+                    "off from its fabric",
+                    missed,
+                    opened.supplier,
+                    self._here,
+                )
         port.opened(
             opened.flow,
             source,
@@ -635,6 +678,7 @@ class Exchange:
             opened.taker,
             opened.recovers,
             opened.behind,
+            opened.begins,
         )
         if (stage := self.stages.get(port.id)) is not None:
             if opened.taker:
@@ -657,6 +701,8 @@ class Exchange:
         self._pass(port, port.arrived(flow, item))
 
     def _pass(self, port: Port, free: list[tuple[InFlow, Item]]) -> None:
+        for flow, nbytes in port.take_repeated():
+            self._consumed(flow, nbytes)
         stage = self.stages.get(port.id)
         if stage is not None:
             stage.put(free)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from activebroker.broker.calls import Calls, flatten
@@ -112,9 +113,8 @@ class Node:
     """`directory` names the node that keeps the directory: this one, with a `budget` for recovery,
     or a peer.
 
-    With `awaited`, it is the next node of a program that can go on in its fabric after it was lost:
-    it departs when that is lost again, and its outlets wait for those who were served before, by
-    channel (see `Departed`).
+    With `before`, it departs when its fabric is lost, and goes on where the program's node before
+    has departed: its outlets first wait for those who were served there.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Node:
         directory: str,
         registry: TypeRegistry,
         budget: Budget = Budget(),  # noqa: B008 - a frozen value
-        awaited: Mapping[str, Sequence[str]] | None = None,
+        before: Departed | None = None,
     ) -> None:
         self.name = me.name
         self.registry = registry
@@ -138,11 +138,11 @@ class Node:
         self._ticking = False
         self._expelled = False  # a peer has said that this process is lost to the fabric
         self.orphaned = ""  # why there is no directory any more
-        self._departs = awaited is not None
-        self._departing: Mapping[str, Sequence[str]] | None = None  # whom it still serves
-        self._served: tuple[str, ...] = ()  # the nodes of those
+        self._departs = before is not None
+        self._departing: Departed | None = None  # what it leaves behind
+        self._served: tuple[str, ...] = ()  # the nodes that it served
         self._done = False
-        self._unacknowledged: dict[int, int] = {}  # the first event, by supplier's outlet
+        self._unacknowledged: dict[int, int] = {}  # the first event, by supplier's stream
         self.exchange = Exchange(
             me.name,
             directory,
@@ -157,8 +157,8 @@ class Node:
             on_saved=lambda stage: self.moves.saved(stage, self._now),
             on_changed=self._changed,
         )
-        if awaited:
-            self.exchange.await_takers(awaited)
+        if before is not None:
+            self.exchange.succeed(before.takers, before.streams)
             self._effects.append(SetTimer("awaited", AWAITED))
         self.moves = Moves(me.name, self.exchange, self._send, registry, self._effects)
         self.directory: Directory | None = None
@@ -195,8 +195,8 @@ class Node:
                 self._work_done(input)
             case RequestMade():
                 self._request(input)
-            case PortOpened(port):
-                self.exchange.open_port(port)
+            case PortOpened(port, received):
+                self.exchange.open_port(port, received)
             case PortClosed(port):
                 self.exchange.close_port(port)
             case SupplierDrained(outlet, finished):
@@ -590,7 +590,7 @@ class Node:
             )
             self.moves.abandon()
             if self._departs:
-                self._departing = self.exchange.served
+                self._departing = self.exchange.departure(self.orphaned)
                 self._served = self.exchange.targets
                 self._effects.append(SetTimer("departure", DEPARTURE))
                 self.exchange.wind_up()
@@ -608,8 +608,8 @@ class Node:
         gone = self.orphaned or peer == self._directory_name
         if gone and (link := self.peers.links.get(peer)) is not None:
             firsts = self.exchange.first_of(link.unacknowledged_bodies())
-            for outlet, first in firsts.items():
-                self._unacknowledged[outlet] = min(first, self._unacknowledged.get(outlet, first))
+            for stream, first in firsts.items():
+                self._unacknowledged[stream] = min(first, self._unacknowledged.get(stream, first))
 
     def _depart_if_done(self) -> None:
         """Once all that was under way has come and gone, here and at those whom we serve; at the
@@ -621,12 +621,28 @@ class Node:
         self._done = done
 
     def _depart(self) -> None:
-        if (takers := self._departing) is not None:
+        if (departing := self._departing) is not None:
             self._departing = None
             for peer in self.peers.links:
                 self._note_lost(peer)
-            self._effects.append(Departed(self.orphaned, takers, self._unacknowledged))
+            self._effects.append(
+                replace(
+                    departing,
+                    unacknowledged=self._unacknowledged,
+                    received=self.exchange.received,
+                )
+            )
             self._forget_all()
+
+    def departed(self, reason: str) -> Departed:
+        """What it leaves behind if it ends now."""
+        links = self.peers.links.values()
+        bodies = (each for link in links for each in link.unacknowledged_bodies())
+        return replace(
+            self.exchange.departure(reason),
+            unacknowledged=self.exchange.first_of(bodies),
+            received=self.exchange.received,
+        )
 
     def acknowledged(self) -> dict[int, int]:
         """By supplier's outlet: all events before this number were taken over by all who want

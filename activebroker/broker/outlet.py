@@ -123,6 +123,8 @@ class Outlet:
         self, id: int, channel: str, supplier: str | None, carry: Carry, numbers: bool = False
     ) -> None:
         self.id = id
+        self.stream = id  # a supplier's that goes on with it after it had lost its fabric: another
+        self.begins: Position | None = None  # then: from where on nobody has had anything of it
         self.channel = channel
         self.supplier = supplier
         self.flows: dict[int, OutFlow] = {}
@@ -322,7 +324,7 @@ class Outlet:
     def end_stream(self, supplier: str, upto: Position | None = None) -> None:
         """Tell all takers that a supplier's stream is complete; `upto` where it came from."""
         if upto is None:
-            upto = self._next(supplier, self.id, 1)
+            upto = self._next(supplier, self.stream, 1)
         elif self.numbers:
             upto = self._next(supplier, upto[0], 1)
         self.positions[supplier] = upto
@@ -367,6 +369,12 @@ class Outlet:
             self.end_flow(flow_id, finished=finished, error=error, keeps=keeps)
         if finished and not keeps:
             self.let_go()
+
+    def go_on(self, at: Position) -> None:
+        """Continue a supplier's stream that has come so far; some of it may come once more."""
+        assert self.supplier is not None
+        self.stream, self.begins = at[0], at
+        self.positions[self.supplier] = at
 
     def lift_credit(self) -> None:
         """Send all that there is: little more can come."""

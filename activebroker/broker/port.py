@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
-from activebroker.matching import Parcel
-from activebroker.routing import Positions
+from activebroker.matching import Parcel, split
+from activebroker.routing import Position, Positions
 
 LOST = "A place that ran the channel's filter was lost when the channel had been closed already."
 
@@ -26,7 +26,7 @@ class InFlow:
 
     `supplier`: whose stream it is, None where it comes from a filter. `begun`: it has come itself,
     and not only the directory's notice of it. `recovers`: it comes from a filter that is replaced
-    when it is lost. `lost`: its source is gone.
+    when it is lost. `repeats`: some of it may be here already. `lost`: its source is gone.
     """
 
     id: int
@@ -35,6 +35,7 @@ class InFlow:
     after: set[int]
     supplier: str | None = None
     recovers: bool = False
+    repeats: bool = False
     begun: bool = True
     lost: bool = False
     held: list[Item] = field(default_factory=list)
@@ -51,11 +52,14 @@ class Port:
         self.received: Positions = {}  # how far what went on has come
         self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
         self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
+        self.direct = False  # fed by suppliers themselves
+        self.had: Positions = {}  # how far it has come at the node before
         self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
         self._ended: set[int] = set()  # for those that follow them and have yet to open
         self._finished: set[int] = set()
         self._lost: set[int] = set()
         self._broken: list[InFlow] = []
+        self._repeated: list[tuple[InFlow, int]] = []
         self._released: dict[int, None] = {}  # outlets that will be replaced
         self._awaited: frozenset[int] | None = None  # set when the channel closes
 
@@ -106,9 +110,11 @@ class Port:
         taker: str = "",
         recovers: bool = False,
         behind: bool = False,
+        begins: Position | None = None,
     ) -> None:
         """A flow begins. `behind`: it follows those of its supplier from other outlets that are
-        here.
+        here. With `begins`, it may repeat what is here, or what was before `begins`, if that is
+        nothing.
 
         One that was on its way when its outlet was released is not taken.
         """
@@ -118,6 +124,11 @@ class Port:
             self.sources[outlet] = source, taker
             self.leaving.pop(outlet, None)
         flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, recovers)
+        self.direct |= supplier is not None
+        if supplier is not None and begins is not None:
+            flow.repeats = True
+            if self.received.get(supplier, begins)[0] != begins[0] or supplier not in self.received:
+                self.received[supplier] = begins
         for earlier in after:
             if earlier in self._lost:
                 self._break(flow)
@@ -150,6 +161,17 @@ class Port:
         for flow_id in flow_ids:
             free += self._release(flow_id)
         return free
+
+    def missed(self, supplier: str, so_far: Position) -> int:
+        """How many events of a stream that begins there, for a subscription that had some of it at
+        the node before, are between."""
+        had = self.had.pop(supplier, None)
+        return so_far[1] - had[1] if had is not None and had[0] == so_far[0] else 0
+
+    def take_repeated(self) -> list[tuple[InFlow, int]]:
+        """The bytes of what came once more, and is not passed on, since this was asked."""
+        repeated, self._repeated = self._repeated, []
+        return repeated
 
     def take_broken(self) -> list[InFlow]:
         """The flows that were broken since this was asked."""
@@ -200,6 +222,13 @@ class Port:
     def _pass(self, flow: InFlow, items: list[Item]) -> list[tuple[InFlow, Item]]:
         free: list[tuple[InFlow, Item]] = []
         for item in items:
+            if flow.repeats and isinstance(item, Parcel):
+                known, new = split(item, self.received[item.batch.supplier], by_seq=True)
+                if known is not None:
+                    self._repeated.append((flow, known.nbytes))
+                if new is None:
+                    continue
+                item = new
             free.append((flow, item))
             if not isinstance(item, FlowEnded):
                 self.received[supplier_of(item)] = item.upto

@@ -179,9 +179,8 @@ def join_fabric(
     succession: Succession | None = None,
 ) -> Runtime:
     """Start a node and join the fabric of the broker at `address`; `replace`: see `serve`."""
-    hello = probe(
-        address, key, PATIENCE, Claim(name, replace, succession is not None and succession.again)
-    )
+    again = succession is not None and bool(succession.before.reason)
+    hello = probe(address, key, PATIENCE, Claim(name, replace, again))
     if hello.refusal is not None:
         raise revive(hello.refusal)
     own = Hello(name, hello.directory, hello.directory_address)

@@ -13,7 +13,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -53,9 +53,9 @@ class Rejoining:
         self._users = 0
         self._reason = ""  # why the program is in no fabric now
         self._over: Unreachable | None = None  # why it will not be again
-        self._awaited: dict[str, Sequence[str]] = {}
+        self._left = Departed("", {}, {}, {}, {})  # by those before
         self._closed = threading.Event()
-        self._runtime = join(Succession(False, self._registry, {}, self._departed))
+        self._runtime = join(Succession(self._registry, self._left, self._departed))
         use(self._runtime)
 
     def steadily(self, operation: Callable[[], T], patience: float) -> T:
@@ -110,8 +110,7 @@ class Rejoining:
 
     def _departed(self, left: Departed) -> None:
         with self._state:
-            # Those of a node that was lost before its outlets were open are awaited still.
-            self._awaited.update((name, takers) for name, takers in left.takers.items() if takers)
+            self._left = _both(self._left, left) if self._reason else left
             if self._reason:
                 return  # amid an attempt, which sees it
             self._reason = left.reason
@@ -140,8 +139,7 @@ class Rejoining:
                 return
 
     def _attempt(self) -> None:
-        awaited = dict(self._awaited)
-        runtime = self._join(Succession(True, self._registry, awaited, self._departed))
+        runtime = self._join(Succession(self._registry, self._left, self._departed))
         try:
             self._program.lay(runtime)
             with self._state:
@@ -150,7 +148,6 @@ class Rejoining:
                 self._runtime = runtime
                 self._use(runtime)
                 self._reason = ""
-                self._awaited.clear()
                 self._state.notify_all()
         except BaseException as error:
             runtime.depart(str(error))
@@ -161,3 +158,15 @@ class Rejoining:
             self._over = self._over or error
             self._state.notify_all()
         self._program.give_up(error)
+
+
+def _both(first: Departed, then: Departed) -> Departed:
+    """What two nodes have left, of which the second was lost before all was laid there."""
+    served = {name: takers for name, takers in then.takers.items() if takers}
+    return Departed(
+        then.reason,
+        {**first.takers, **served},
+        {**first.unacknowledged, **then.unacknowledged},
+        {**first.streams, **then.streams},
+        {**first.received, **then.received},
+    )

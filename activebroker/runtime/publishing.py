@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, EventRefused
@@ -25,6 +26,7 @@ BATCH_ROWS = 8192  # rows of single events that become one batch at the most
 BATCH_BYTES = 1 << 20  # large tables are cut into about this, small ones joined up to this
 ROOM_ROWS = 4 * BATCH_ROWS  # rows that may wait before `put` has to; it goes on at half of them
 ROOM_BYTES = 16 << 20  # and about how many bytes
+RETAINED_BYTES = 16 << 20  # more than may be under way to those who take what is published
 FIRST_ROWS = 64  # rows that may wait as long as their size is unknown
 
 
@@ -57,6 +59,9 @@ class PublishBuffer:
         self._fits = type.fits
         self._filled: Callable[[], None] = lambda: None
         self._told = False
+        self._retains = False
+        self._retained: deque[Batch] = deque()
+        self._retained_bytes = 0
         self._lock = threading.Lock()
         self._room = Condition(self._lock)
         self._parts: deque[_Rows | Batch] = deque()
@@ -180,13 +185,40 @@ class PublishBuffer:
         # like these.
         likely = ROOM_BYTES * len(batch) // max(batch.nbytes, 1)
         self._limit = max(1, min(ROOM_ROWS, likely))
+        if self._retains:
+            self._retain(batch)
         return batch
 
-    def attach(self, filled: Callable[[], None]) -> None:
-        """Let a node take what is here, and what comes. `filled` is called when there is something
-        to take; not again until `take` has found nothing."""
+    def put_back(self, first: int) -> int:
+        """Let the events from number `first` on be taken once more, by another node; return how
+        many of them are not retained any more."""
+        again = []
+        for batch in self._retained:
+            if batch.last_seq >= first:
+                known = int(np.searchsorted(batch.seqs, first))
+                again.append(batch.slice(known, len(batch) - known))
+        rows = sum(map(len, again))
         with self._lock:
-            self._filled = filled
+            missing = max(0, self._taken - first - rows)
+            self._parts.extendleft(reversed(again))
+            self._rows += rows
+            self._taken -= rows
+            self._retained.clear()
+            self._retained_bytes = 0
+        return missing
+
+    def _retain(self, batch: Batch) -> None:
+        self._retained.append(batch)
+        self._retained_bytes += batch.nbytes
+        while self._retained_bytes > RETAINED_BYTES and len(self._retained) > 1:
+            self._retained_bytes -= self._retained.popleft().nbytes
+
+    def attach(self, filled: Callable[[], None], retains: bool = False) -> None:
+        """Let a node take what is here, and what comes. `filled` is called when there is something
+        to take; not again until `take` has found nothing. It `retains` what was taken last, about
+        `RETAINED_BYTES`, for `put_back`."""
+        with self._lock:
+            self._filled, self._retains = filled, retains
             self._told = bool(self._parts)
         if self._told:
             filled()

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -86,13 +86,12 @@ FORKED = (
 class Succession:
     """For a program that goes on with another node when it has lost its fabric.
 
-    `registry` has the types of all of them; `awaited` are, by channel, those who were served by the
-    node before, if it comes `again`; `departed` is called at the end of a node's thread.
+    `registry` has the types of all of them, `before` is what those before have left (nothing for
+    the first one), `departed` is called at the end of a node's thread.
     """
 
-    again: bool
     registry: TypeRegistry
-    awaited: Mapping[str, Sequence[str]]
+    before: Departed
     departed: Callable[[Departed], None]
 
 
@@ -127,10 +126,11 @@ class Runtime:
         self.registry = TypeRegistry() if succession is None else succession.registry
         self.transport = transport
         self.failure: BaseException | None = None  # what ended the node, where that was not `stop`
-        awaited = None if succession is None else succession.awaited
-        self._node = Node(member, directory or member.name, self.registry, budget, awaited)
+        before = None if succession is None else succession.before
+        self._node = Node(member, directory or member.name, self.registry, budget, before)
         self._succession = succession
         self._departed: Departed | None = None
+        self._departs_for = ""  # why it is to depart
         if directory is not None:
             # Until it tells the members, the directory is the only one known.
             known = Member(directory, directory_address, is_broker=True, incarnation=0)
@@ -226,7 +226,7 @@ class Runtime:
             why = self._unclaimed.pop(outlet)
             buffer.close(why or Closed(f"Channel {buffer.channel!r} was closed."))
         else:
-            buffer.attach(filled)
+            buffer.attach(filled, retains=self._succession is not None)
 
     def open_port(self, port: int, queue: EventQueue) -> None:
         """Let the events of a subscription, to be connected by the directory, come to a queue."""
@@ -234,7 +234,8 @@ class Runtime:
         queue.attach(lambda flow, nbytes: self.post(BatchConsumed(port, flow, nbytes)))
         if self._ended is not None:  # as in `request`
             queue.end(self._why_ended())
-        self.post(PortOpened(port))
+        received = {} if self._succession is None else self._succession.before.received
+        self.post(PortOpened(port, received.get(port, {})))
 
     def close_port(self, port: int) -> None:
         self.post(PortClosed(port))
@@ -277,7 +278,7 @@ class Runtime:
 
     def depart(self, reason: str) -> None:
         """End, and leave buffers and queues as they are for another node."""
-        self._departed = self._departed or Departed(reason, {}, {})
+        self._departs_for = reason
         self.stop()
 
     def disown(self) -> None:
@@ -335,6 +336,8 @@ class Runtime:
 
     def _end_users(self) -> None:
         """Nobody waits here for a node that has ended."""
+        if self._departed is None and self._departs_for:
+            self._departed = self._node.departed(self._departs_for)
         if self._departed is not None:
             self._ended = Unreachable(self._departed.reason)
         elif self.failure is None:
@@ -351,16 +354,8 @@ class Runtime:
                 future.set_exception(self._why_ended())
         self._inbox.clear()
         if self._departed is not None:
-            for outlet, first in self._departed.unacknowledged.items():
-                if (buffer := self._buffers.get(outlet)) is not None:
-                    log.warning(
-                        "events %d to %d of supplier %r of channel %r were not acknowledged by all "
-                        "who take them: they may be lost",
-                        first,
-                        buffer.taken - 1,
-                        buffer.supplier,
-                        buffer.channel,
-                    )
+            for buffer in self._buffers.values():
+                self._put_back(buffer, self._departed)
             return
         for queue in list(self._queues.values()):
             queue.end(self._why_ended())
@@ -372,6 +367,19 @@ class Runtime:
             acknowledged = {}  # the node may have failed in the middle of anything
         for outlet, buffer in list(self._buffers.items()):
             buffer.fail(self._why_ended(), acknowledged.get(outlet, 0))
+
+    def _put_back(self, buffer: PublishBuffer, left: Departed) -> None:
+        """What may not have arrived is published once more; who has it already, drops it."""
+        first = left.unacknowledged_of(buffer.channel, buffer.supplier)
+        if first is not None and (lost := buffer.put_back(first)):
+            log.warning(
+                "%d events of supplier %r of channel %r, from number %d on, may be lost: too much "
+                "was published since",
+                lost,
+                buffer.supplier,
+                buffer.channel,
+                first,
+            )
 
     def _why_ended(self) -> ActiveBrokerError:
         """A new error each time: it goes to threads that each add where they met it."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes_for_tests import Programs
 
 import activebroker as ab
+from activebroker.broker import peers
 from activebroker.core.errors import DeadlineExceeded, Unreachable
 from activebroker.fabric.closing import within
 from activebroker.fabric.hosting import serve
@@ -73,6 +76,37 @@ class Feeding:
                 self.count += 1
 
 
+class Cut:
+    """Nothing comes to these processes, and nothing leaves them, in this block."""
+
+    def __init__(self, *parties: ab.Fabric) -> None:
+        self._transports = [each._runtime.transport for each in parties]
+
+    def __enter__(self) -> None:
+        for each in self._transports:
+            receive = each.receive
+
+            def nothing(timeout: float | None, receive: Any = receive) -> list[Any]:
+                receive(timeout)
+                return []
+
+            vars(each).update(
+                receive=nothing, heard=list, transmit=lambda peer, address, frames: None
+            )
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._transports:
+            for name in ("receive", "heard", "transmit"):
+                vars(each).pop(name, None)
+
+
+def eventually(look: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 def even(number: int) -> bool:
     return number % 2 == 0
 
@@ -101,6 +135,50 @@ def test_a_restarted_broker_costs_no_event(broker: Broker, at: str) -> None:
         two.join(PATIENCE)
     assert plain == list(range(feeding.count))
     assert filtered == plain[::2]
+
+
+def play_cuts(broker: Broker, *names: str) -> tuple[list[int], int]:
+    """What a consumer sees while some of two processes are cut off twice, and how many there were;
+    frames are on their way then."""
+    seen: list[int] = []
+    with (
+        ab.connect(broker.address, KEY, name="sink") as sink,
+        ab.connect(broker.address, KEY, name="source") as source,
+    ):
+        events = sink.channel("numbers", object).subscribe(lambda event: seen.append(event.content))
+        supplier = source.channel("numbers", object).supplier("S")
+        parties = [each for each in (sink, source) if each.node in names]
+        with Feeding(supplier) as feeding:
+            for _ in range(2):
+                feeding.wait_for(500)
+                with Cut(*parties):
+                    eventually(lambda: all(each._runtime.orphaned for each in parties))
+                eventually(lambda: not any(each._runtime.orphaned for each in parties))
+                eventually(lambda goal=feeding.count: seen[-1] >= goal)
+        source.channel("numbers").close()
+        events.join(PATIENCE)
+    return seen, feeding.count
+
+
+@pytest.mark.parametrize("names", [("source",), ("source", "sink")])
+def test_what_a_supplier_had_under_way_when_it_was_cut_off_comes_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(peers, "LOST_AFTER", 1.5)
+    seen, count = play_cuts(broker, *names)
+    assert seen == list(range(count))
+
+
+def test_what_a_consumer_misses_while_it_is_cut_off_is_told(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(peers, "LOST_AFTER", 1.5)
+    seen, count = play_cuts(broker, "sink")
+    assert seen == sorted(set(seen)) and seen[-1] == count - 1
+    told = [
+        re.match(r"(\d+) events of supplier 'S' did not come", each) for each in caplog.messages
+    ]
+    assert sum(int(each.group(1)) for each in told if each) == count - len(seen)
 
 
 def test_one_that_is_gone_for_good_is_waited_for_no_longer_than_said(broker: Broker) -> None:
