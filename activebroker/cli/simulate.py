@@ -116,9 +116,11 @@ def _one(
     html: Path | None,
     as_json: Path | None,
 ) -> bool:
-    from activebroker.simulation.run import run
+    from activebroker.simulation.run import hush, run
     from activebroker.simulation.scenario import draw
     from activebroker.simulation.shrink import load
+
+    hush()
 
     scenario = load(replay) if replay is not None else draw(seed or 0)
     outcome = run(scenario)

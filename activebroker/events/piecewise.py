@@ -22,7 +22,9 @@ def piecewise(
         return [make(items)]
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - a user's class may raise anything, SystemExit too
+    except BaseException as error:
+        if not items:
+            raise
         if len(items) < 2:
             for item in items:
                 fail(item, error)

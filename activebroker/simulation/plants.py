@@ -41,7 +41,7 @@ from activebroker.broker.wiring import Wiring
 from activebroker.filters import FilterRunner, Payload
 from activebroker.matching import Parcel, select
 from activebroker.routing import Channel, Positions
-from activebroker.simulation.run import run
+from activebroker.simulation.run import hush, run
 from activebroker.simulation.scenario import Scenario, draw
 from activebroker.simulation.shrink import kind
 
@@ -553,6 +553,7 @@ def found(scenario: Scenario, plant: Plant) -> str | None:
 
 
 def main() -> None:
+    hush()
     console = Console()
     table = Table("planted fault", "seed", "kind of violation")
     for name, plant in PLANTS.items():

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from activebroker.simulation.outcome import Carried, Covered, Outcome
-from activebroker.simulation.run import run
+from activebroker.simulation.run import hush, run
 from activebroker.simulation.scenario import draw
 
 Simulate = Callable[[int], Outcome]
@@ -211,6 +211,7 @@ def _work(pipe: Connection, at: Any, simulate: Simulate) -> None:
     def began(seed: int) -> None:
         at.value = seed
 
+    hush()
     gc.freeze()  # modules and what they hold stay: looking through them again finds nothing
     gc.set_threshold(GARBAGE)
     with suppress(EOFError, ConnectionError):

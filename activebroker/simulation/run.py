@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import traceback
 from collections.abc import Callable
@@ -25,6 +26,11 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 DEEPEST = 5  # channels of which each is derived from the one before
 PATIENCE = 90.0  # virtual seconds in which all that was asked for must end once nothing fails
+
+
+def hush() -> None:
+    """Keep this process's directories from telling operators of thousands of fabrics."""
+    logging.getLogger("activebroker.broker").setLevel(logging.CRITICAL)
 
 
 def run(scenario: Scenario, plant: Plant | None = None, record: bool = True) -> Outcome:

@@ -63,7 +63,7 @@ DEVICE = """
 import os, time
 address, listen, name = sys.argv[1:]
 began = time.monotonic()
-fabric = ab.connect(address, name=name or None, listen=bool(listen))
+fabric = ab.connect(address, name=name or None, listen=bool(listen), reconnect=False)
 readings = fabric.channel("readings", object)
 supplier = readings.supplier("JFK")
 events = readings.subscribe(timeout=60)

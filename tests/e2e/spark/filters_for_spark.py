@@ -208,10 +208,8 @@ class Deadly(FIFOFilter):
 
 
 class Locked(FIFOFilter):
-    """Has a state that cannot be pickled."""
-
-    def on_start(self) -> None:
-        self.lock = threading.Lock()
+    """Has a state that cannot be pickled, and was not made by on_start."""
 
     def enqueue(self, event: Event) -> None:
+        self.lock = threading.Lock()
         super().enqueue(event)

@@ -84,5 +84,5 @@ def test_without_the_data_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(flights.importlib.metadata, "distribution", missing)
-    with pytest.raises(ab.errors.MissingExtra, match="activebroker\\[demo\\]"):
+    with pytest.raises(ab.errors.MissingExtra, match=r"\[demo\]"):
         days("JFK", months=1)

@@ -32,7 +32,7 @@ class OneOf:
     def __init__(self, hub: LocalHub, name: str, directory: str | None) -> None:
         self._hub, self._name, self._directory = hub, name, directory
 
-    def open(self, on_failures: OnFailures) -> Runtime:
+    def open(self, on_failures: OnFailures, succession: object = None) -> Runtime:
         runtime = Runtime(
             Member(self._name, f"local://{self._name}", True, 1),
             LocalTransport(self._name, self._hub),

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 import activebroker as ab
+from activebroker.broker.messages import TellStory
 from activebroker.core.errors import UnknownChannel
 from activebroker.observe import report, story_table, tables
 
@@ -118,5 +119,5 @@ def test_only_what_has_moved_has_a_story(fabric: ab.Fabric) -> None:
 def test_what_the_directory_cannot_make_sense_of_is_answered(fabric: ab.Fabric) -> None:
     """In an embedded fabric no types of the wire hold it back."""
     with pytest.raises(ab.ActiveBrokerError, match="failed at TellStory: TypeError"):
-        fabric.story(7)  # type: ignore[arg-type]
+        fabric._runtime.request(TellStory(7), 10.0)  # type: ignore[arg-type]
     assert fabric.status()["ended_moves"] == []
