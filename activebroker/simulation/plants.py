@@ -358,7 +358,7 @@ def _(original: Original) -> Original:
 
 @plant("who goes on at a relay does not wait for what its supplier sent itself", Port, "opened")
 def _(original: Original) -> Original:
-    return lambda self, *args: original(self, *args[:-1], False)
+    return lambda self, *args: original(self, *args[:7], False, *args[8:])  # not `behind`
 
 
 @plant("who is new at a relay sees what had holes", Wiring, "feed_relays")
