@@ -24,12 +24,12 @@ def relay_dies(seed: int) -> Scenario:
     return replace(scenario, steps=tuple(steps), faults=(crash,))
 
 
-def slow(scenario: Scenario) -> Scenario:
-    """With consumers that do not keep up, so that events wait everywhere, and a death that is known
-    at once."""
+def slow(scenario: Scenario, pace: float = 0.1) -> Scenario:
+    """With consumers that do not keep up (`pace` seconds a batch), so that events wait everywhere,
+    and a death that is known at once."""
     return replace(
         scenario,
-        options=replace(scenario.options, blob=700_000, bandwidth=0.0, pace=0.1),
+        options=replace(scenario.options, blob=700_000, bandwidth=0.0, pace=pace),
         steps=tuple(
             replace(step, choice=1) if step.do == "subscribe" else step for step in scenario.steps
         ),

@@ -60,7 +60,9 @@ FOUND = {
 RELAYS = {
     "a relay does not know how far its subscriptions have settled": slow(relay_dies(19)),
     "who is new at a relay sees what had holes": relay_dies(252),
-    "who goes on at a relay does not wait for what its supplier sent itself": slow(relay_dies(363)),
+    "who goes on at a relay does not wait for what its supplier sent itself": slow(
+        relay_dies(363), pace=0.4
+    ),
 }
 
 
