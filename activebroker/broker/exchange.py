@@ -400,8 +400,8 @@ class Exchange:
 
     @property
     def served(self) -> dict[str, list[str]]:
-        """By channel, who is served by outlets here."""
-        served: dict[str, list[str]] = {}
+        """By channel, who is served by outlets here, or awaited."""
+        served = {channel: list(takers) for channel, takers in self._awaited.items()}
         for outlet in self.outlets.values():
             there = [name for name, taker in outlet.takers.items() if not taker.closed]
             served.setdefault(outlet.channel, []).extend(there)

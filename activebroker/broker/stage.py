@@ -81,6 +81,11 @@ class Stage:
         self.port.received.update(inputs)
 
     @property
+    def busy(self) -> bool:
+        """Whether something that has come has not gone through the filter yet."""
+        return self._working or bool(self._inbox)
+
+    @property
     def backlog(self) -> int:
         """Batches that wait for the filter."""
         return len(self._inbox)
@@ -286,6 +291,7 @@ class Stage:
 
     def _work(self) -> RunStage:
         """The next items that need the filter, up to a bound, as one piece of work."""
+        self._working = True  # before anything is taken: others look whether it is `busy`
         items: list[Batch | str] = []
         taken, events = 0, 0
         # A Spark job costs as much for much as for little: it gets all there is.
@@ -313,7 +319,7 @@ class Stage:
             self._in_hand[supplier_of(item)] = item.upto
             if self._stream_ended is not None:
                 break
-        self._working, self._bytes_in_hand = True, taken
+        self._bytes_in_hand = taken
         return RunStage(self.spec.id, tuple(items))
 
     def _most_events(self) -> float:

@@ -249,7 +249,8 @@ class Runtime:
         node has ended.
         """
         last, since = -1, 0.0
-        while not self._drained():
+        looks = 0  # that found nothing: two of them, for what changes places may be seen at neither
+        while (looks := looks + 1 if self._drained() else 0) < 2:
             now = time.monotonic()
             if (progress := self._progress()) != last:
                 last, since = progress, now
@@ -522,7 +523,12 @@ class Runtime:
         """Grows as what was sent is taken over."""
         links = list(self._node.peers.links.values())
         buffers = list(self._buffers.values())
-        return sum(each.taken for each in buffers) + sum(link.acknowledged for link in links)
+        stages = list(self._node.exchange.stages.values())
+        return (
+            sum(each.taken for each in buffers)
+            + sum(each.taken_events for each in stages)
+            + sum(link.acknowledged for link in links)
+        )
 
     def _drained(self) -> bool:
         # Read from another thread: each value is read at once, and what is under way shows later.
@@ -530,6 +536,7 @@ class Runtime:
         return (
             not self._inbox
             and all(buffer.empty for buffer in list(self._buffers.values()))
+            and not any(stage.busy for stage in list(exchange.stages.values()))
             and all(
                 outlet.ready and not (outlet.supplier and outlet.unsettled)
                 for outlet in list(exchange.outlets.values())
