@@ -113,9 +113,9 @@ class Rejoining:
             self._left = _both(self._left, left) if self._reason else left
             if self._reason:
                 return  # amid an attempt, which sees it
-            self._reason = left.reason
+            self._reason = left.reason.removesuffix(" Connect again.")  # as it does by itself
             self._state.notify_all()
-        log.warning("%s This process joins again.", left.reason)
+        log.warning("%s This process joins again.", self._reason)
         threading.Thread(target=self._rejoin, name="activebroker rejoining", daemon=True).start()
 
     def _rejoin(self) -> None:
