@@ -576,27 +576,30 @@ class Node:
         self._effects.append(ForgetPeer(peer))
         self.exchange.lost(peer)
         self.moves.lost(peer, self._now)
+        # Before whoever waits for the peer goes on:
         if self.directory is not None:
-            self.directory.lost(peer)  # before whoever waits for the peer goes on
+            self.directory.lost(peer)
+        elif peer == self._directory_name:
+            self._lose_fabric(acknowledged)
         self._calls.lost(peer)
-        if self.directory is not None:
+
+    def _lose_fabric(self, acknowledged: dict[int, int]) -> None:
+        self.orphaned = (
+            f"The fabric took this process, {self.name!r}, for lost: it did not answer, or "
+            "another process has taken its name. Connect again."
+            if self._expelled
+            else f"The fabric's directory at {self._directory_name!r} does not answer any more. "
+            "Connect again."
+        )
+        self.moves.abandon()
+        if self._departs:
+            self._departing = self.exchange.departure(self.orphaned)
+            self._served = self.exchange.targets
+            self._effects.append(SetTimer("departure", DEPARTURE))
+            self.exchange.wind_up()
             return
-        if peer == self._directory_name:
-            self.orphaned = (
-                f"The fabric took this process, {self.name!r}, for lost: it did not answer, or "
-                "another process has taken its name. Connect again."
-                if self._expelled
-                else f"The fabric's directory at {peer!r} does not answer any more. Connect again."
-            )
-            self.moves.abandon()
-            if self._departs:
-                self._departing = self.exchange.departure(self.orphaned)
-                self._served = self.exchange.targets
-                self._effects.append(SetTimer("departure", DEPARTURE))
-                self.exchange.wind_up()
-                return
-            self.exchange.abandon_all(self.orphaned, acknowledged)
-            self._forget_all()
+        self.exchange.abandon_all(self.orphaned, acknowledged)
+        self._forget_all()
 
     def _forget_all(self) -> None:
         for each in list(self.peers.links):  # a successor may have the name by now

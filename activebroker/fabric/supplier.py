@@ -88,8 +88,12 @@ class Supplier(Closing, Bound):
             return
         self._closed = True
         self.end()
-        self._fabric.forget_supplier(self)
-        end = CloseSupplier(self.channel, self.name)
+        try:
+            self._close(CloseSupplier(self.channel, self.name))
+        finally:  # until then it goes on where its fabric is joined again
+            self._fabric.forget_supplier(self)
+
+    def _close(self, end: CloseSupplier) -> None:
         try:
             self.flush(CLOSING)
         except ActiveBrokerError:
@@ -97,7 +101,8 @@ class Supplier(Closing, Bound):
             raise
         try:
             self._fabric.request(end, CLOSING)
-        except (Closed, Unreachable) as error:  # all that it has published has arrived
+        except (Closed, Unreachable) as error:
+            self._buffer.flush(0.0)  # raises unless all that it has published has arrived
             log.info("supplier %r was closed without an answer: %s", self.name, error)
 
     def end(self) -> None:

@@ -350,10 +350,15 @@ class Runtime:
                 "has the details."
             )
             self._ended.__cause__ = self.failure
-        for future in list(self._replies.values()):
-            if not future.done():
-                future.set_exception(self._why_ended())
-        self._inbox.clear()
+        try:
+            self._end_streams()
+        finally:  # who asked may look then at what has become of those
+            for future in list(self._replies.values()):
+                if not future.done():
+                    future.set_exception(self._why_ended())
+            self._inbox.clear()
+
+    def _end_streams(self) -> None:
         if self._departed is not None:
             for buffer in self._buffers.values():
                 self._put_back(buffer, self._departed)

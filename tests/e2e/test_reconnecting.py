@@ -181,6 +181,29 @@ def test_what_a_consumer_misses_while_it_is_cut_off_is_told(
     assert sum(int(each.group(1)) for each in told if each) == count - len(seen)
 
 
+def test_what_a_supplier_had_under_way_when_it_was_closed_comes(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was cut off, which nobody has found yet."""
+    monkeypatch.setattr(peers, "LOST_AFTER", 1.5)
+    with (
+        ab.connect(broker.address, KEY, name="sink") as sink,
+        ab.connect(broker.address, KEY, name="source") as source,
+    ):
+        events = sink.channel("numbers", object).subscribe(timeout=PATIENCE)
+        supplier = source.channel("numbers", object).supplier("S")
+        supplier.publish(0)
+        assert next(iter(events)).content == 0
+        closing = threading.Thread(target=supplier.close)
+        with Cut(source):
+            supplier.publish_batch([1, 2, 3])
+            closing.start()
+            eventually(lambda: source._runtime.orphaned)
+        assert [next(iter(events)).content for _ in range(3)] == [1, 2, 3]
+        closing.join(PATIENCE)
+        assert not source.status()["channels"][0]["suppliers"]
+
+
 def test_one_that_is_gone_for_good_is_waited_for_no_longer_than_said(broker: Broker) -> None:
     with (
         ab.connect(broker.address, KEY, name="sink") as sink,

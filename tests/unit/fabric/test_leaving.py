@@ -200,6 +200,21 @@ def test_a_supplier_that_lost_its_fabric_says_what_was_not_acknowledged(
         actions[say]()  # nothing is lost
 
 
+def test_so_does_one_that_is_closed_before_that_is_found(
+    two: tuple[ab.Fabric, ab.Fabric],
+) -> None:
+    first, other = two
+    events = first.channel("trades", Trade).subscribe(timeout=PATIENCE)
+    nyse = other.channel("trades", Trade).supplier("NYSE")
+    nyse.publish_batch(trades(*range(5)))
+    assert [next(iter(events)).content.price for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert other._runtime.wait_drained(PATIENCE)
+    first._runtime.stop()
+    nyse.publish_batch(trades(*range(7)))
+    with pytest.raises(Unreachable, match="the last 7 events were not acknowledged"):
+        nyse.close()
+
+
 # --- forks ------------------------------------------------------------------------------------
 
 FORKS = """
