@@ -58,10 +58,10 @@ from activebroker.broker.recoveries import Recoveries
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.status import report
 from activebroker.broker.stories import Stories
+from activebroker.broker.versions import add_version, share_versions
 from activebroker.broker.wiring import Wiring
 from activebroker.core.errors import (
     ActiveBrokerError,
-    ChannelTypeConflict,
     Closed,
     InvalidFilter,
     NameTaken,
@@ -70,7 +70,6 @@ from activebroker.core.errors import (
     Unreachable,
     suggestion,
 )
-from activebroker.events import differences
 from activebroker.routing import Channel, Graph, Member, Outlet, Port
 from activebroker.routing.parts import SUPPLIER
 
@@ -392,18 +391,8 @@ class Directory:
             channel = self.graph.channels[body.name] = Channel(body.name, body.type)
         elif channel.closed:
             raise Closed(f"Channel {body.name!r} was closed.{channel.ended}")
-        elif body.type is not None and body.type.fingerprint != channel.type.fingerprint:
-            text = (
-                f"Channel {body.name!r} exists with events of type {channel.type.name}; it cannot "
-                f"be opened with {body.type.name}"
-            )
-            if body.type.name != channel.type.name:
-                raise ChannelTypeConflict(f"{text}. Use that type, or another channel name.")
-            raise ChannelTypeConflict(
-                f"{text}, which {differences(body.type, channel.type)}. Use the same class in all "
-                "processes, or another channel name. Fields that are added later go into a "
-                "subclass, whose events may be published on this channel too."
-            )
+        if body.type is not None:
+            add_version(channel, body.type)
         return self._info(channel)
         yield []
 
@@ -493,6 +482,7 @@ class Directory:
             yield from self._endings.close(known)  # an orphan
         child = Channel(name, body.envelope.output, parent.name, body.envelope, body.at, body.node)
         child.lease = body.lease
+        share_versions(child, parent)
         self.graph.channels[name] = child
         try:
             if body.at != SUPPLIER:

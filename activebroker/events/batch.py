@@ -170,6 +170,20 @@ class Batch:
         """Return the same events as instances of another class with the same fields."""
         return Batch(self.supplier, type, self.columns)
 
+    def with_fields_of(self, type: EventType) -> Batch:
+        """Return the same events with the fields of another version of their type: what it lacks
+        is left out, what it adds has its default."""
+        added = pa.array(np.zeros(self.num_rows, np.int64))
+        known = self.type.schema.names
+        content = [
+            self.columns.column(name) if name in known else type.defaults[name].take(added)
+            for name in type.schema.names
+        ]
+        columns = [*self.columns.columns[:2], *content]
+        return Batch(
+            self.supplier, type, pa.RecordBatch.from_arrays(columns, schema=type.batch_schema)
+        )
+
     def slice(self, offset: int, length: int) -> Batch:
         """Return up to `length` rows from `offset` on, without copying."""
         part = Batch(self.supplier, self.type, self.columns.slice(offset, length))

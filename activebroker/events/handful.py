@@ -52,6 +52,17 @@ class Handful(Batch):
     def as_type(self, type: EventType) -> Batch:
         return Handful(self.supplier, type, self.lists)
 
+    def with_fields_of(self, type: EventType) -> Batch:
+        if (record := type.listed) is None:
+            return super().with_fields_of(type)
+        seqs, times, *content = self.lists
+        known = dict(zip(self._record.fields, content, strict=True))
+        lists = [
+            known[name] if name in known else kind.decode(type.defaults[name]) * len(self)
+            for name, kind in record.fields.items()
+        ]
+        return Handful(self.supplier, type, [seqs, times, *lists])
+
     @property
     def columns(self) -> pa.RecordBatch:
         if self._columns is None:

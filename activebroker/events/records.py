@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +58,20 @@ class Record:
         """Build the objects that `encode` stored."""
         kinds = self.fields.values()
         return self.build(rows, *(k.decode(c) for k, c in zip(kinds, columns, strict=True)))
+
+    @cached_property
+    def defaults(self) -> dict[str, pa.Array]:
+        """By field that has one, its default, as a column of one row. What a factory makes is made
+        once."""
+        found = {}
+        for field in dataclasses.fields(self.cls):
+            factory, kind = field.default_factory, self.fields[field.name]
+            if factory is dataclasses.MISSING and field.default is dataclasses.MISSING:
+                continue
+            with suppress(Exception):  # of a factory; and a default may not fit, such as None
+                value = field.default if factory is dataclasses.MISSING else factory()
+                found[field.name] = kind.encode([kind.fit(value)])
+        return found
 
     def sketch(self, columns: list[pa.Array]) -> str:
         """What shows of the first row, which cannot be decoded."""

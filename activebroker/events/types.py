@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import sys
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -47,10 +48,11 @@ class EventType:
     tells that the class was made from a description, because this process lacks the real one. A
     row takes `fixed_width` bytes, and what it holds in the columns whose numbers are `varying`.
     Where a few events may be kept as lists (see `handful`), `listed` is the record, and `lists`
-    reads them.
+    reads them. `defaults` are columns of one row, by the fields that have one.
     """
 
     __slots__ = (
+        "_defaults",
         "_lineage",
         "batch_schema",
         "cls",
@@ -75,6 +77,7 @@ class EventType:
         codec: Codec,
         parent: EventType | None = None,
         generic: bool = False,
+        defaults: Mapping[str, pa.Array] | None = None,
     ) -> None:
         self.name = name
         self.cls = cls
@@ -92,6 +95,7 @@ class EventType:
         self.lists: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(tuple[columns])
         self.parent: EventType | None = parent
         self.generic = generic
+        self._defaults = defaults
         described = f"{codec.signature}|{parent.fingerprint if parent else ''}"
         self.fingerprint: str = hashlib.sha256(described.encode()).hexdigest()
         own = frozenset({self.fingerprint})
@@ -109,6 +113,12 @@ class EventType:
         if known is None:
             known = _types.setdefault(dataclass, typed(dataclass, _parent_of(dataclass)))
         return known
+
+    @property
+    def defaults(self) -> Mapping[str, pa.Array]:
+        if self._defaults is None:
+            self._defaults = self.codec.defaults if isinstance(self.codec, Record) else {}
+        return self._defaults
 
     def latest(self) -> EventType:
         """This event type with its class as that is defined now, if it was defined anew."""
@@ -187,8 +197,14 @@ ANY = EventType("any", object, Untyped())
 _types: dict[type, EventType] = {}
 
 
-def typed(cls: type, parent: EventType | None, generic: bool = False) -> EventType:
-    """Make the event type of a dataclass, with the parent given.
+def typed(
+    cls: type,
+    parent: EventType | None,
+    generic: bool = False,
+    defaults: Mapping[str, pa.Array] | None = None,
+) -> EventType:
+    """Make the event type of a dataclass, with the parent given; `defaults` are its own, unless
+    others are given.
 
     Raises `EventTypeError` if the dataclass changes the type of a field that it inherits: a
     predicate on the parent must hold for the subtype too.
@@ -206,7 +222,7 @@ def typed(cls: type, parent: EventType | None, generic: bool = False) -> EventTy
                 f"{parent.name if parent else ''} has {inherited.signature}, not {own.signature}"
                 + (" (of another class)" if own.signature == inherited.signature else "")
             )
-    return EventType(cls.__name__, cls, record, parent, generic)
+    return EventType(cls.__name__, cls, record, parent, generic, defaults)
 
 
 def remember(type: EventType) -> EventType:

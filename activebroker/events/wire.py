@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from activebroker.core.errors import EventTypeError, ProtocolError
 from activebroker.events.batch import Batch
+from activebroker.events.checking import Layout
 from activebroker.events.generic import make_class
 from activebroker.events.handful import Handful, dump_lists, load_lists
 from activebroker.events.types import ANY, EventType, remember, typed
@@ -44,17 +45,32 @@ class TypeDescription(msgspec.Struct, frozen=True):
     parent: TypeDescription | None
     fingerprint: str
     """SHA-256, in hex, over names and fields of the type and its parents."""
+    defaults: tuple[tuple[str, bytes], ...] = ()
+    """Fields that have one, each with its default: a column of one row, as an IPC message."""
+
+    @property
+    def defaulted(self) -> tuple[str, ...]:
+        """The fields that have a default."""
+        return tuple(name for name, _ in self.defaults)
 
 
 def describe(type: EventType) -> TypeDescription:
     """Describe an event type to another process."""
     parent = describe(type.parent) if type.parent else None
     schema = type.schema.serialize().to_pybytes()
-    return TypeDescription(type.name, schema, parent, type.fingerprint)
+    defaults = []
+    for name, value in type.defaults.items():
+        column = pa.record_batch([value], pa.schema([type.schema.field(name)]))
+        defaults.append((name, column.serialize().to_pybytes()))
+    return TypeDescription(type.name, schema, parent, type.fingerprint, tuple(defaults))
 
 
 def differences(one: TypeDescription, other: TypeDescription) -> str:
-    """What `one` has and lacks of the other's fields; raises `ProtocolError` as `resolve` does."""
+    """Why these types of one name are not two versions of one type, whose events each can read as
+    its own; empty if they are. In versions, all fields are equal, or have a default where they are.
+
+    Raises `ProtocolError` as `resolve` does.
+    """
     try:
         ours, theirs = (
             {field.name: field for field in pa.ipc.read_schema(pa.py_buffer(each.schema))}
@@ -63,16 +79,16 @@ def differences(one: TypeDescription, other: TypeDescription) -> str:
     except _MALFORMED as error:
         raise ProtocolError(f"an event type's description is malformed: {error}") from error
     parts = []
-    if added := [name for name in ours if name not in theirs]:
-        parts.append(f"adds {', '.join(map(repr, added))}")
-    if lacking := [name for name in theirs if name not in ours]:
-        parts.append(f"lacks {', '.join(map(repr, lacking))}")
+    if added := [name for name in ours if name not in theirs and name not in one.defaulted]:
+        parts.append(f"adds {', '.join(map(repr, added))} without a default of its type")
+    if lacking := [name for name in theirs if name not in ours and name not in other.defaulted]:
+        parts.append(f"lacks {', '.join(map(repr, lacking))}, which has no default there")
     parts += [
         f"has {name!r} as {_spelt(field)}, not {_spelt(theirs[name])}"
         for name, field in ours.items()
         if name in theirs and not field.equals(theirs[name], check_metadata=True)
     ]
-    return ", ".join(parts) or "has the same fields, but another name, order or parent"
+    return ", ".join(parts)
 
 
 def _spelt(field: pa.Field) -> str:
@@ -90,6 +106,7 @@ class TypeRegistry:
 
     def __init__(self) -> None:
         self._types = {ANY.fingerprint: ANY}
+        self._versions: dict[tuple[str, type], EventType | None] = {}
 
     def register(self, type: EventType) -> None:
         """Remember a type and its parents. A real class takes the place of a generic one."""
@@ -107,11 +124,43 @@ class TypeRegistry:
         known = self._types.get(batch.type.fingerprint, batch.type).latest()
         return batch if known is batch.type else batch.as_type(known)
 
+    def conform(self, batch: Batch, type: EventType) -> Batch:
+        """The batch for a reader of events of this type: as it is if they are that; if they are of
+        another version of it, or a subtype of one, with the reader's fields."""
+        if type is ANY or batch.type.is_a(type):
+            return batch
+        own = self._version(batch.type, type)
+        return batch if own is None else batch.with_fields_of(own)
+
+    def _version(self, type: EventType, reader: EventType) -> EventType | None:
+        """What events of a type are to a reader of one that it is not; None: something else."""
+        key = type.fingerprint, reader.cls
+        if key not in self._versions:
+            if len(self._versions) >= MOST_TYPES:
+                self._versions.clear()
+            self._versions[key] = self._find_version(type, reader)
+        return self._versions[key]
+
+    def _find_version(self, type: EventType, reader: EventType) -> EventType | None:
+        if type.name == reader.name and not differences(describe(reader), describe(type)):
+            return reader
+        if type.parent is None or (base := self._version(type.parent, reader)) is None:
+            return None
+        own = [field for field in type.schema if field.name not in type.parent.schema.names]
+        defaults = {**type.defaults, **base.defaults}
+        try:
+            cls = make_class(type.name, [*base.schema, *own], base.cls)
+            made = typed(cls, base, generic=True, defaults=defaults)
+        except _MALFORMED:  # it adds what a version of its parent has, say
+            return None
+        return self._types.get(made.fingerprint, made)
+
     def resolve(self, description: TypeDescription) -> EventType:
         """Return the type described; raises `ProtocolError` if the description is inconsistent."""
         known = self._types.get(description.fingerprint)
         if known is None:
-            if len(self._types) >= MOST_TYPES or len(description.schema) > SCHEMA_BYTES:
+            size = len(description.schema) + sum(len(each) for _, each in description.defaults)
+            if len(self._types) >= MOST_TYPES or size > SCHEMA_BYTES:
                 raise ProtocolError(
                     f"event type {description.name!r} is one too many, or too large: a process "
                     f"knows {MOST_TYPES:,} at most, of {SCHEMA_BYTES:,} bytes each"
@@ -125,8 +174,12 @@ class TypeRegistry:
             schema = pa.ipc.read_schema(pa.py_buffer(description.schema))
             base = parent.cls if parent and _begins_with(schema, parent.schema) else None
             cls = make_class(description.name, list(schema), base)
-            made = typed(cls, parent, generic=True)
-        except _MALFORMED as error:
+            defaults = {
+                name: _default(schema.field(name), message)
+                for name, message in description.defaults
+            }
+            made = typed(cls, parent, generic=True, defaults=defaults)
+        except (ProtocolError, *_MALFORMED) as error:
             raise ProtocolError(
                 f"the description of event type {description.name!r} is malformed: {error}"
             ) from error
@@ -136,6 +189,13 @@ class TypeRegistry:
                 f"{description.fingerprint}, but describes {made.fingerprint}"
             )
         return remember(made)
+
+
+def _default(field: pa.Field, message: bytes) -> pa.Array:
+    column = Layout(pa.schema([field])).read(memoryview(message)).column(0)
+    if len(column) != 1:
+        raise ProtocolError(f"the default of {field.name!r} has {len(column)} rows")
+    return column
 
 
 def _begins_with(schema: pa.Schema, inherited: pa.Schema) -> bool:

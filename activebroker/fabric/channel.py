@@ -96,7 +96,7 @@ class Channel(Bound):
             check_callback(callback)
         fabric = self._fabric
         port = fabric.new_port()
-        events = EventQueue(self.name, policy)
+        events = EventQueue(self.name, self.type, policy)
 
         def subscribe() -> Subscription:
             fabric.open_port(port, events)

@@ -116,7 +116,9 @@ class Fabric(Closing, Bound):
         """Open a channel; it is created with the first type given.
 
         `type` is a dataclass, a `pyarrow.Schema`, or `object` for any picklable content. Without it
-        the channel must exist. Raises UnknownChannel, ChannelTypeConflict, EventTypeError, Closed.
+        the channel must exist. Processes may have several versions of a class, where all fields
+        that they do not share have defaults: events come with the reader's fields. Raises
+        UnknownChannel, ChannelTypeConflict, EventTypeError, Closed.
         """
         event_type: EventType | None = None
         if type is not None:
@@ -126,6 +128,8 @@ class Fabric(Closing, Bound):
 
         def open_channel() -> Channel:
             channel = self.channel_of(self.request(opening))
+            if event_type is not None and event_type != channel.type:
+                channel.type = event_type  # another version of it
             self._program.opened(opening)
             return channel
 

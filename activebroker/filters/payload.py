@@ -74,6 +74,7 @@ class Payload:
 
     def own(self, batch: Batch) -> Batch:
         """A batch as events of the filter's own classes, whichever this process knows besides."""
+        batch = self.types.conform(batch, self.input)
         known = self.types.get(batch.type.fingerprint)
         if known is None and not issubclass(batch.type.cls, self.input.cls):
             known = self.types.resolve(describe(batch.type))

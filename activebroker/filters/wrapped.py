@@ -1,11 +1,13 @@
 """Pickling what the standard library's decorators make of the user's own functions.
 
 `lru_cache`, `singledispatch` and `cached_property` return objects that hold locks, weak references
-or C structures. They are made anew from the functions in them; caches begin empty.
+or C structures. They are made anew from the functions in them; caches begin empty. What `dataclass`
+leaves in a class to say that something is missing goes by its name, since it is told by identity.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from types import FunctionType
@@ -54,6 +56,8 @@ def _reduce_property(cached: functools.cached_property[Any]) -> Reduced:
 REDUCERS: dict[type, Callable[[Any], Reduced | str]] = {
     _Cached: _reduce_cached,
     functools.cached_property: _reduce_property,
+    type(dataclasses.MISSING): lambda _: "MISSING",
+    type(dataclasses.KW_ONLY): lambda _: "KW_ONLY",
 }
 
 

@@ -127,6 +127,9 @@ class Channel:
     `owned`: the process that derived it, `owner`, is there still. If not, and nobody takes it for
     `lease` seconds (None: for ever), it ends, at `runs_out`. `ended` tells why it has.
 
+    `versions` are those of its events' class that it was opened with; what is derived from it and
+    has events of that class shares them.
+
     `next` is what the filter changes to, while it does. `instead`: why it is not at its suppliers,
     where it was to be; empty where nothing kept it from there.
 
@@ -156,6 +159,7 @@ class Channel:
     runs_out: float | None = None
     ended: str = ""
     instead: str = ""
+    versions: list[TypeDescription] = field(default_factory=list)
 
     def stage_spec(
         self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None

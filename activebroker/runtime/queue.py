@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from operator import length_hint
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded
-from activebroker.events import Batch, Event, Unreadable
+from activebroker.events import Batch, Event, EventType, Unreadable
 from activebroker.runtime.backlog import SlowPolicy, Waiting, backlog_of
 from activebroker.runtime.waiting import Condition
 
@@ -20,15 +20,16 @@ REPORT_BYTES = 512 << 10  # consumption is reported in steps of this many bytes
 
 
 class EventQueue:
-    """Batches of one subscription, for any number of threads and coroutines.
+    """Batches of one subscription to events of a `type`, for any number of threads and coroutines.
 
     `rows` are the events of the batch in hand. They belong to the queue: whoever stops taking
     leaves the others there for the next. `unreadable` is told of the rows that are no events in
     this process, `attend` that there is something new.
     """
 
-    def __init__(self, channel: str, policy: SlowPolicy) -> None:
+    def __init__(self, channel: str, type: EventType, policy: SlowPolicy) -> None:
         self.channel = channel
+        self.type = type
         self.policy = policy
         self.rows: Iterator[Event] = iter(())  # of a list: its `next` is atomic
         self.unreadable: Callable[[Batch, list[Unreadable]], None] = lambda batch, rows: None

@@ -430,7 +430,7 @@ class Runtime:
                 self.transport.transmit(peer, address, frames)
             case Deliver(port, flow, batch, nbytes):
                 if (queue := self._queues.get(port)) is not None:
-                    queue.put(flow, batch, nbytes)
+                    queue.put(flow, self.registry.conform(batch, queue.type), nbytes)
                     if queue.policy.disconnects and port not in self._timers:
                         self._timers.set(port, queue.policy.patience)
             case LoadStage(stage):

@@ -65,7 +65,7 @@ class SparkRunner:
         for item in items:
             if isinstance(item, Batch):
                 if item.num_rows:
-                    batches.append(item)
+                    batches.append(self._payload.own(item))
             elif self._keyed and not self._envelope.shared:
                 self._run(batches, result)
                 batches = []

@@ -94,6 +94,47 @@ def test_a_filter_moves_between_processes_while_events_flow(programs: Programs) 
         assert consumer.finish() == (0, "", "")
 
 
+NEWER = """
+@dataclass(frozen=True)
+class Trade:
+    name: str
+    price: float
+    venue: str = "XETRA"
+
+with ab.connect(sys.argv[1], name="newer") as fabric:
+    trades = fabric.channel("trades", Trade)
+    there = trades.derive(lambda trade: trade.venue == "XETRA", name="there")
+    with there.subscribe(timeout=60) as events, trades.supplier("newer") as supplier:
+        supplier.publish(Trade("SAP", 2.0, "NYSE"))
+        supplier.publish(Trade("SAP", 3.0))
+        say("ready")
+        for event in events:
+            assert type(event.content) is Trade
+            say(event.content)
+"""
+
+
+def test_processes_have_several_versions_of_a_class(programs: Programs) -> None:
+    """A filter that reads the new field runs in the process that supplies events without it."""
+    _, address = programs.broker("atlanta")
+    with ab.connect(address, KEY, name="older") as fabric:
+        trades = fabric.channel("trades", Trade)
+        events = trades.subscribe(timeout=PATIENCE)
+        newer = programs.run(NEWER, address)
+        assert newer.line() == "ready"
+        trades.supplier("older").publish_batch([Trade("IBM", 1.0)] * 20)
+        assert [next(iter(events)).content for _ in range(22)].count(Trade("IBM", 1.0)) == 20
+        seen = sorted(newer.line() for _ in range(21))
+        fabric.channel("there").move(to="atlanta")
+        trades.close()
+    assert not list(events)
+    assert seen == [
+        *["Trade(name='IBM', price=1.0, venue='XETRA')"] * 20,
+        "Trade(name='SAP', price=3.0, venue='XETRA')",
+    ]
+    assert newer.finish() == (0, "", "")
+
+
 def test_who_may_join_and_who_not(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     _, address = programs.broker("atlanta")
     with pytest.raises(AccessDenied, match="refused this key"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, make_dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -136,6 +137,26 @@ def test_channel_without_a_type() -> None:
     expected = told(plain.run(items))
     assert len(expected[0]) == 40
     assert told(spark.run(items)) == expected
+
+
+def test_events_of_an_earlier_version_of_the_class() -> None:
+    """Those that lack a field have its default, also before Spark's own filter."""
+    before = make_dataclass("Sample", [(f.name, f.type) for f in fields(Sample)][1:])
+    older = EventType.of(before)
+    newer = EventType.of(
+        make_dataclass("Sample", [("number", int, 7)], bases=(before,), kw_only=True)
+    )
+    rng = np.random.default_rng(0)
+    values = [vars(sample(rng, number)) for number in range(30)]
+    contents = [
+        before(**{k: v for k, v in each.items() if k in older.schema.names}) for each in values
+    ]
+    for filter in (lambda sample: sample.number == 7, lambda sample: sample.number > 7):
+        plain, spark = make_runners(filter, newer)
+        items = [encode(older, contents, "EWR", 0, 1)]
+        expected = told(plain.run(items))
+        assert len(expected[0]) in (0, 30) and not expected[1]
+        assert told(spark.run(items)) == expected
 
 
 def test_stops_at_the_first_error() -> None:

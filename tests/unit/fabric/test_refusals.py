@@ -90,9 +90,9 @@ def test_a_type_of_the_same_name_with_other_fields(fabric: ab.Fabric, channel: a
         fabric.channel("trades", other)
     assert str(refused.value) == (
         "Channel 'trades' exists with events of type Trade; it cannot be opened with Trade, which "
-        "adds 'venue', lacks 'name', has 'price' as int64, not double. Use the same class in all "
-        "processes, or another channel name. Fields that are added later go into a subclass, whose "
-        "events may be published on this channel too."
+        "lacks 'name', which has no default there, has 'price' as int64, not double. Versions of a "
+        "class may differ in fields that have a default: give them one, use the same class in all "
+        "processes, or another channel name."
     )
 
 

@@ -18,7 +18,7 @@ import activebroker as ab
 from activebroker import Event, Gap
 from activebroker.broker.outlet import WINDOW
 from activebroker.core.errors import InvalidSubscription, SlowConsumer
-from activebroker.events import EventType, encode
+from activebroker.events import ANY, EventType, encode
 from activebroker.fabric import serve
 from activebroker.runtime import EventQueue, SlowPolicy, backlog
 
@@ -238,7 +238,7 @@ def test_over_sockets_too_it_holds_up_nobody(when_slow: Any) -> None:
 
 
 def test_only_what_waits_makes_one_slow() -> None:
-    queue = EventQueue("trades", SlowPolicy("disconnect", patience=10.0))
+    queue = EventQueue("trades", ANY, SlowPolicy("disconnect", patience=10.0))
     batch = encode(EventType.of(Trade), trades(1, 2), "NYSE", 0, [0, 0])
     now = time.monotonic()
     assert queue.left(now + 100) is None

@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from activebroker.events import EventType
+from activebroker.events import EventType, describe
 from activebroker.filters.shipping import dumps, loads
 
 HELPERS = "LIMIT = 3\n\ndef above(number):\n    return number > LIMIT\n"
@@ -82,13 +82,18 @@ def test_a_shipped_state_leaves_its_classes_alone(rules: Any) -> None:
 
 
 def test_an_event_class_is_one_where_its_module_is_not(rules: Any, tmp_path: Path) -> None:
-    fingerprint = EventType.of(rules.Reading).fingerprint
+    """It, its fields' defaults, and the class that somebody derives from it there."""
+    described = describe(EventType.of(rules.Reading))
+    assert described.defaulted == ("at",)
     (tmp_path / "payload").write_bytes(dumps(rules.Reading))
     script = (
         "import sys; from pathlib import Path\n"
-        "from activebroker.events import EventType\n"
+        "from dataclasses import make_dataclass\n"
+        "from activebroker.events import EventType, describe\n"
         "from activebroker.filters.shipping import loads\n"
-        "print(EventType.of(loads(Path(sys.argv[1]).read_bytes())).fingerprint)\n"
+        "cls = loads(Path(sys.argv[1]).read_bytes())\n"
+        "print(describe(EventType.of(cls)))\n"
+        "print(make_dataclass('More', [('more', int, 7)], bases=(cls,), frozen=True)(1))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "payload")],
@@ -97,7 +102,7 @@ def test_an_event_class_is_one_where_its_module_is_not(rules: Any, tmp_path: Pat
         check=True,
         timeout=60,
     )
-    assert done.stdout.strip() == fingerprint
+    assert done.stdout.splitlines() == [repr(described), "More(value=1, at=None, more=7)"]
 
 
 def test_our_own_classes_go_by_name() -> None:
