@@ -32,7 +32,13 @@ class ClosingWrapper(Wrapper[C]):
     """Closes itself at the end of an `async with` block, as `sync` does after `with`."""
 
     async def close(self) -> None:
-        await run_to_its_end(self.sync.close)
+        await self._closed_by(self.sync.close)
+
+    async def _closed_by(self, work: Callable[[], None]) -> None:
+        if self.sync._closes_at_once:
+            work()
+        else:
+            await run_to_its_end(work)
 
     async def __aenter__(self) -> Self:
         return self
@@ -43,7 +49,7 @@ class ClosingWrapper(Wrapper[C]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await run_to_its_end(lambda: self.sync.__exit__(kind, error, trace))
+        await self._closed_by(lambda: self.sync.__exit__(kind, error, trace))
 
 
 A = TypeVar("A", bound=ClosingWrapper[Any])

@@ -50,6 +50,11 @@ class Closing(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    @property
+    def _closes_at_once(self) -> bool:
+        """Whether `close` has nothing to wait for."""
+        return False
+
     def __enter__(self) -> Self:
         return self
 

@@ -104,15 +104,23 @@ class Subscription(Closing, Bound):
         """Take no more events; what has come can still be iterated over. Raises what the callback
         raised, if it did."""
         if not self._closed:
-            self._closed = True
+            self._closed, over = True, self._queue.complete
             self._fabric.forget_subscription(self)
             self._fabric.close_port(self._port)
-            try:
-                self._fabric.request(Unsubscribe(self.channel, self._port), CLOSING)
-            except (Closed, Unreachable, DeadlineExceeded) as error:
-                log.info("unsubscribed from %r without an answer: %s", self.channel, error)
+            if not over:
+                self._unsubscribe()
         if self._calling is not None and not self._calling.here:
             self.join(time_left(CLOSING))
+
+    def _unsubscribe(self) -> None:
+        try:
+            self._fabric.request(Unsubscribe(self.channel, self._port), CLOSING)
+        except (Closed, Unreachable, DeadlineExceeded) as error:
+            log.info("unsubscribed from %r without an answer: %s", self.channel, error)
+
+    @property
+    def _closes_at_once(self) -> bool:
+        return self._calling is None and (self._closed or self._queue.complete)
 
     @property
     def _owner(self) -> Fabric:

@@ -129,6 +129,12 @@ class EventQueue:
         return self._judge(await self._changed.arrives(self._has_changed, patience), patience)
 
     @property
+    def complete(self) -> bool:
+        """Whether the channel has ended: all that there was has come."""
+        with self._lock:
+            return self._ended and self._error is None
+
+    @property
     def idle(self) -> bool:
         """Whether there is nothing to take, and no end."""
         with self._lock:
