@@ -392,7 +392,7 @@ class Exchange:
             if isinstance(body, Events):
                 type_ = self._registry.get(body.type)
                 assert type_ is not None  # it was sent from here
-                first = int(load(type_, body.supplier, buffers).seqs[0])
+                first = load(type_, body.supplier, buffers).first_seq
                 firsts[body.upto[0]] = min(first, firsts.get(body.upto[0], first))
         return firsts
 

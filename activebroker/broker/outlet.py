@@ -177,7 +177,7 @@ class Outlet:
         """At a supplier's: all events before this number have left, and are settled."""
         waiting = [item for flow in self.flows.values() for item in flow.waiting]
         kept = [item for taker in self.takers.values() for _, _, item in taker.kept]
-        firsts = [int(each.batch.seqs[0]) for each in waiting + kept if isinstance(each, Parcel)]
+        firsts = [each.batch.first_seq for each in waiting + kept if isinstance(each, Parcel)]
         return min(firsts, default=self.positions.get(self.supplier or "", NOWHERE)[1])
 
     @property

@@ -75,9 +75,14 @@ class Batch:
         return seqs
 
     @property
+    def first_seq(self) -> int:
+        """The sequence number of the first row."""
+        return int(self.columns.column(0)[0].as_py())
+
+    @property
     def last_seq(self) -> int:
         """The sequence number of the last row."""
-        return int(self.seqs[-1])
+        return int(self.columns.column(0)[-1].as_py())
 
     @property
     def times(self) -> npt.NDArray[np.int64]:

@@ -99,6 +99,10 @@ class Handful(Batch):
         return np.array(self.lists[0], np.int64)
 
     @property
+    def first_seq(self) -> int:
+        return int(self.lists[0][0])
+
+    @property
     def last_seq(self) -> int:
         return int(self.lists[0][-1])
 

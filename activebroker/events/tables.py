@@ -37,7 +37,7 @@ def from_table(
 
         def conform(part: Sequence[int]) -> Batch:
             some = table if len(part) == len(table) else table.slice(part[0], len(part))
-            columns = {name: _contiguous(some.column(name)) for name in some.column_names}
+            columns = dict(zip(some.schema.names, map(_contiguous, some.columns), strict=True))
             seq = first_seq + (part[0] if part else 0)
             return with_header(type, record.conform(columns), len(part), supplier, seq, time)
 
@@ -82,8 +82,8 @@ def _from_objects(
     return piecewise(range(len(contents)), store, _refuse)
 
 
-def _table(record: Record, rows: Any) -> pa.Table:
-    """The rows as a table whose columns have names of their own."""
+def _table(record: Record, rows: Any) -> pa.RecordBatch | pa.Table:
+    """The rows in columns that have names of their own."""
     pandas = sys.modules.get("pandas")
     is_frame = pandas is not None and isinstance(rows, pandas.DataFrame)
     if not is_frame and not isinstance(rows, pa.RecordBatch | pa.Table):
@@ -98,7 +98,7 @@ def _table(record: Record, rows: Any) -> pa.Table:
         series = [rows.iloc[:, i] for i in range(len(names))]
         arrays = [_from_pandas(record, n, s) for n, s in zip(names, series, strict=True)]
         return pa.table(arrays, names=names)
-    return rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    return rows
 
 
 def _from_pandas(record: Record, name: str, series: Any) -> pa.Array:
@@ -128,7 +128,9 @@ def _from_objects_column(kind: Kind, name: str, series: Any) -> pa.Array:
     return kind.encode(values)
 
 
-def _contiguous(column: pa.ChunkedArray) -> pa.Array:
+def _contiguous(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
     if column.num_chunks == 1:
         return column.chunk(0)
     # Arrow joins what is packed for some types only.

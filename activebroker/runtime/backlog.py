@@ -176,7 +176,7 @@ class DroppingBacklog(Backlog):
 
     def _drop(self, dropped: Waiting, before: Gap | None) -> Gap:
         self.dropped += len(dropped)
-        seqs = int(dropped.batch.seqs[0]), dropped.batch.last_seq
+        seqs = dropped.batch.first_seq, dropped.batch.last_seq
         gap = Gap(len(dropped), {dropped.batch.supplier: seqs})
         return before + gap if before else gap
 

@@ -69,6 +69,7 @@ class PublishBuffer:
         self._limit = FIRST_ROWS  # rows that may wait, fewer where rows are large
         self._next_seq = 0
         self._taken = 0
+        self._taken_at = 0.0  # by the monotonic clock
         self._closed: ActiveBrokerError | None = None
         self._lost = 0  # events accepted that may not have arrived, when it was closed
         self._refused: list[tuple[int, Exception]] = []  # events that could not be encoded, and why
@@ -139,7 +140,7 @@ class PublishBuffer:
             if self._closed is not None or self._refused or self._rows >= self._limit:
                 self._wait_for_room(patience)
             # Another thread may have published since the rows were numbered.
-            if (shift := self._next_seq - int(batches[0].seqs[0])) != 0:
+            if (shift := self._next_seq - batches[0].first_seq) != 0:
                 batches = [_renumbered(batch, shift) for batch in batches]
             for batch in batches:
                 self._parts.extend(_cut(batch))
@@ -155,15 +156,10 @@ class PublishBuffer:
 
         Raises DeadlineExceeded once nothing was taken for `patience` seconds.
         """
-        while True:
-            taken = self._taken
-            if not await self._room.arrives(
-                lambda taken=taken: self._has_room() or self._taken != taken,  # type: ignore[misc]
-                patience,
-            ):
+        began = time.monotonic()
+        while not await self._room.arrives(self._has_room, self._left(began, patience)):
+            if not self._left(began, patience):
                 raise self._no_room(patience)
-            if self._has_room():
-                return
 
     def take(self) -> Batch | None:
         """The next batch, for the node's thread; None if there is none."""
@@ -177,7 +173,9 @@ class PublishBuffer:
                 rows = sum(map(len, batches)) or len(part)
                 self._rows -= rows
                 self._taken += rows
-                self._room.notify_all()
+                self._taken_at = time.monotonic()
+                if self._rows <= self._limit // 2:
+                    self._room.notify_all()
             batch = self._encoded(part) if isinstance(part, _Rows) else concat(batches)
             if batch is not None:
                 break
@@ -337,15 +335,17 @@ class PublishBuffer:
     def _wait(self, done: Callable[[], bool], patience: float, until: float = math.inf) -> bool:
         """Wait until `done()`; False once the node has taken nothing for `patience` seconds, or at
         the monotonic time `until`."""
-        taken, since = self._taken, time.monotonic()
+        began = time.monotonic()
         while not done():
-            now = time.monotonic()
-            if self._taken != taken:
-                taken, since = self._taken, now
-            if (left := min(since + patience, until) - now) <= 0:
+            left = min(self._left(began, patience), until - time.monotonic())
+            if left <= 0:
                 return False
             self._room.wait(left)
         return True
+
+    def _left(self, began: float, patience: float) -> float:
+        """Seconds until the node has taken nothing for `patience` seconds since then."""
+        return max(0.0, max(began, self._taken_at) + patience - time.monotonic())
 
 
 def _anew(error: ActiveBrokerError) -> ActiveBrokerError:
