@@ -12,7 +12,7 @@ from typing import Any
 from activebroker.broker.link import Buffers
 from activebroker.broker.messages import CallBody, FailuresReported
 from activebroker.core.errors import ActiveBrokerError
-from activebroker.events import Batch
+from activebroker.events import Batch, in_order
 from activebroker.filters import Envelope, Failure, RunResult
 from activebroker.routing import Position, Positions, StageSpec
 
@@ -210,20 +210,20 @@ class Departed:
     """This node has left a fabric that it cannot reach, and does nothing more.
 
     `takers` are, by channel, those whom its outlets served. `streams`: how far those of suppliers
-    have come, by channel and supplier; `unacknowledged`, by stream: the number of the first event
-    that somebody may not have. `received`: how far subscriptions to such channels have come.
+    have come, by channel and supplier; `unacknowledged`, by stream: the events that somebody may
+    not have. `received`: how far subscriptions to such channels have come.
     """
 
     reason: str
     takers: Mapping[str, Sequence[str]]
-    unacknowledged: Mapping[int, int]
+    unacknowledged: Mapping[int, Sequence[Batch]]
     streams: Mapping[tuple[str, str], Position]
     received: Mapping[int, Positions]
 
-    def unacknowledged_of(self, channel: str, supplier: str) -> int | None:
-        """The number of a supplier's first event that somebody may not have, if any."""
+    def unacknowledged_of(self, channel: str, supplier: str) -> list[Batch]:
+        """The events of a supplier that somebody may not have, in order."""
         stream, _ = self.streams.get((channel, supplier), (-1, 0))
-        return self.unacknowledged.get(stream)
+        return in_order(self.unacknowledged.get(stream, ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -55,7 +55,7 @@ from activebroker.core.errors import (
     ProtocolError,
     Unreachable,
 )
-from activebroker.events import EventType, TypeRegistry, load
+from activebroker.events import Batch, EventType, TypeRegistry, load
 from activebroker.matching import Parcel
 from activebroker.routing import FlowSpec, Position, Positions, StageSpec
 
@@ -380,21 +380,28 @@ class Exchange:
         """By supplier's outlet: all events before this number were taken over by all who want
         them. `under_way`: what links have sent, and peers have not acknowledged."""
         upto = {each.id: each.acknowledged for each in self.outlets.values() if each.supplier}
-        firsts = self.first_of(under_way)
-        for outlet in upto:
-            upto[outlet] = min(upto[outlet], firsts.get(self.outlets[outlet].stream, upto[outlet]))
+        for stream, batch in self.events_of(under_way):
+            for outlet in upto:
+                if self.outlets[outlet].stream == stream:
+                    upto[outlet] = min(upto[outlet], batch.first_seq)
         return upto
 
-    def first_of(self, bodies: Iterable[tuple[Body, Buffers]]) -> dict[int, int]:
-        """The number of the first event in messages, by supplier's stream."""
-        firsts: dict[int, int] = {}
+    def events_of(self, bodies: Iterable[tuple[Body, Buffers]]) -> Iterator[tuple[int, Batch]]:
+        """The events in messages from here, each with its stream."""
         for body, buffers in bodies:
             if isinstance(body, Events):
                 type_ = self._registry.get(body.type)
                 assert type_ is not None  # it was sent from here
-                first = load(type_, body.supplier, buffers).first_seq
-                firsts[body.upto[0]] = min(first, firsts.get(body.upto[0], first))
-        return firsts
+                yield body.upto[0], load(type_, body.supplier, buffers)
+
+    def waiting_for(self, target: str) -> Iterator[tuple[int, Batch]]:
+        """The events of suppliers here that wait for credit of a node, each with its stream."""
+        for outlet in self.outlets.values():
+            for flow in outlet.flows.values():
+                if outlet.supplier is not None and flow.spec.target == target:
+                    for item in flow.waiting:
+                        if isinstance(item, Parcel):
+                            yield outlet.stream, item.batch
 
     # --- a fabric that cannot be reached ------------------------------------------------------
 

@@ -97,7 +97,7 @@ from activebroker.core.errors import (
     ProtocolError,
     Unreachable,
 )
-from activebroker.events import EventType, TypeRegistry, describe
+from activebroker.events import Batch, EventType, TypeRegistry, describe
 from activebroker.filters import Failure
 from activebroker.matching import Parcel
 from activebroker.routing import Member
@@ -142,7 +142,7 @@ class Node:
         self._departing: Departed | None = None  # what it leaves behind
         self._served: tuple[str, ...] = ()  # the nodes that it served
         self._done = False
-        self._unacknowledged: dict[int, int] = {}  # the first event, by supplier's stream
+        self._unacknowledged: dict[int, list[Batch]] = {}  # by supplier's stream
         self.exchange = Exchange(
             me.name,
             directory,
@@ -570,7 +570,7 @@ class Node:
     def _lose(self, peer: str) -> None:
         """A peer is gone: free everything here that was for it or from it."""
         acknowledged = self.acknowledged() if peer == self._directory_name else {}
-        if self._departs:
+        if self._departs and (self.orphaned or peer == self._directory_name):
             self._note_lost(peer)
         self.peers.drop(peer)
         self._effects.append(ForgetPeer(peer))
@@ -607,12 +607,11 @@ class Node:
         self.peers.links.clear()
 
     def _note_lost(self, peer: str) -> None:
-        """What has not come to a peer that this node parts from."""
-        gone = self.orphaned or peer == self._directory_name
-        if gone and (link := self.peers.links.get(peer)) is not None:
-            firsts = self.exchange.first_of(link.unacknowledged_bodies())
-            for stream, first in firsts.items():
-                self._unacknowledged[stream] = min(first, self._unacknowledged.get(stream, first))
+        """What may not have come to a peer that this node parts from."""
+        link = self.peers.links.get(peer)
+        sent = self.exchange.events_of(link.unacknowledged_bodies()) if link is not None else ()
+        for stream, batch in (*sent, *self.exchange.waiting_for(peer)):
+            self._unacknowledged.setdefault(stream, []).append(batch)
 
     def _depart_if_done(self) -> None:
         """Once all that was under way has come and gone, here and at those whom we serve; at the
@@ -626,25 +625,18 @@ class Node:
     def _depart(self) -> None:
         if (departing := self._departing) is not None:
             self._departing = None
-            for peer in self.peers.links:
-                self._note_lost(peer)
-            self._effects.append(
-                replace(
-                    departing,
-                    unacknowledged=self._unacknowledged,
-                    received=self.exchange.received,
-                )
-            )
+            self._effects.append(self._leaving(departing))
             self._forget_all()
 
     def departed(self, reason: str) -> Departed:
         """What it leaves behind if it ends now."""
-        links = self.peers.links.values()
-        bodies = (each for link in links for each in link.unacknowledged_bodies())
+        return self._leaving(self.exchange.departure(reason))
+
+    def _leaving(self, departed: Departed) -> Departed:
+        for peer in (*self.peers.links, self.name):
+            self._note_lost(peer)
         return replace(
-            self.exchange.departure(reason),
-            unacknowledged=self.exchange.first_of(bodies),
-            received=self.exchange.received,
+            departed, unacknowledged=self._unacknowledged, received=self.exchange.received
         )
 
     def acknowledged(self) -> dict[int, int]:

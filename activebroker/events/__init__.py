@@ -1,7 +1,7 @@
 """Events, event types, and batches of events as Arrow columns."""
 
 from activebroker.events.annotations import Precision, Shape, Zone
-from activebroker.events.batch import Batch, Reading, Unreadable, concat
+from activebroker.events.batch import Batch, Reading, Unreadable, concat, in_order
 from activebroker.events.building import build_batch, encode
 from activebroker.events.event import Event
 from activebroker.events.kinds import sketch
@@ -37,6 +37,7 @@ __all__ = [
     "dump",
     "encode",
     "from_table",
+    "in_order",
     "load",
     "piecewise",
     "sketch",

@@ -200,6 +200,19 @@ class Batch:
 Reading = tuple[Batch, list[Event], list[Unreadable]]
 
 
+def in_order(batches: Sequence[Batch]) -> list[Batch]:
+    """The rows of batches of one supplier in the order of their numbers, each number once."""
+    if not batches:
+        return []
+    owners = np.repeat(np.arange(len(batches)), [len(each) for each in batches])
+    rows = np.concatenate([np.arange(len(each)) for each in batches])
+    _, firsts = np.unique(np.concatenate([each.seqs for each in batches]), return_index=True)
+    owners, rows = owners[firsts], rows[firsts]
+    cuts = np.flatnonzero((np.diff(owners) != 0) | (np.diff(rows) != 1)) + 1
+    runs = zip(np.split(owners, cuts), np.split(rows, cuts), strict=True)
+    return [batches[owner[0]].slice(int(run[0]), len(run)) for owner, run in runs]
+
+
 def concat(batches: Sequence[Batch]) -> Batch:
     """Join batches of one supplier and one type, in the order given; at least one."""
     first, *others = batches

@@ -11,11 +11,10 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, EventRefused
@@ -26,7 +25,6 @@ BATCH_ROWS = 8192  # rows of single events that become one batch at the most
 BATCH_BYTES = 1 << 20  # large tables are cut into about this, small ones joined up to this
 ROOM_ROWS = 4 * BATCH_ROWS  # rows that may wait before `put` has to; it goes on at half of them
 ROOM_BYTES = 16 << 20  # and about how many bytes
-RETAINED_BYTES = 16 << 20  # more than may be under way to those who take what is published
 FIRST_ROWS = 64  # rows that may wait as long as their size is unknown
 
 
@@ -59,9 +57,6 @@ class PublishBuffer:
         self._fits = type.fits
         self._filled: Callable[[], None] = lambda: None
         self._told = False
-        self._retains = False
-        self._retained: deque[Batch] = deque()
-        self._retained_bytes = 0
         self._lock = threading.Lock()
         self._room = Condition(self._lock)
         self._parts: deque[_Rows | Batch] = deque()
@@ -183,40 +178,21 @@ class PublishBuffer:
         # like these.
         likely = ROOM_BYTES * len(batch) // max(batch.nbytes, 1)
         self._limit = max(1, min(ROOM_ROWS, likely))
-        if self._retains:
-            self._retain(batch)
         return batch
 
-    def put_back(self, first: int) -> int:
-        """Let the events from number `first` on be taken once more, by another node; return how
-        many of them are not retained any more."""
-        again = []
-        for batch in self._retained:
-            if batch.last_seq >= first:
-                known = int(np.searchsorted(batch.seqs, first))
-                again.append(batch.slice(known, len(batch) - known))
-        rows = sum(map(len, again))
+    def put_back(self, batches: Sequence[Batch]) -> None:
+        """Let events that the node has taken be taken once more, by another one."""
+        rows = sum(map(len, batches))
         with self._lock:
-            missing = max(0, self._taken - first - rows)
-            self._parts.extendleft(reversed(again))
+            self._parts.extendleft(reversed(batches))
             self._rows += rows
             self._taken -= rows
-            self._retained.clear()
-            self._retained_bytes = 0
-        return missing
 
-    def _retain(self, batch: Batch) -> None:
-        self._retained.append(batch)
-        self._retained_bytes += batch.nbytes
-        while self._retained_bytes > RETAINED_BYTES and len(self._retained) > 1:
-            self._retained_bytes -= self._retained.popleft().nbytes
-
-    def attach(self, filled: Callable[[], None], retains: bool = False) -> None:
+    def attach(self, filled: Callable[[], None]) -> None:
         """Let a node take what is here, and what comes. `filled` is called when there is something
-        to take; not again until `take` has found nothing. It `retains` what was taken last, about
-        `RETAINED_BYTES`, for `put_back`."""
+        to take; not again until `take` has found nothing."""
         with self._lock:
-            self._filled, self._retains = filled, retains
+            self._filled = filled
             self._told = bool(self._parts)
         if self._told:
             filled()

@@ -226,7 +226,7 @@ class Runtime:
             why = self._unclaimed.pop(outlet)
             buffer.close(why or Closed(f"Channel {buffer.channel!r} was closed."))
         else:
-            buffer.attach(filled, retains=self._succession is not None)
+            buffer.attach(filled)
 
     def open_port(self, port: int, queue: EventQueue) -> None:
         """Let the events of a subscription, to be connected by the directory, come to a queue."""
@@ -376,16 +376,7 @@ class Runtime:
 
     def _put_back(self, buffer: PublishBuffer, left: Departed) -> None:
         """What may not have arrived is published once more; who has it already, drops it."""
-        first = left.unacknowledged_of(buffer.channel, buffer.supplier)
-        if first is not None and (lost := buffer.put_back(first)):
-            log.warning(
-                "%d events of supplier %r of channel %r, from number %d on, may be lost: too much "
-                "was published since",
-                lost,
-                buffer.supplier,
-                buffer.channel,
-                first,
-            )
+        buffer.put_back(left.unacknowledged_of(buffer.channel, buffer.supplier))
 
     def _why_ended(self) -> ActiveBrokerError:
         """A new error each time: it goes to threads that each add where they met it."""

@@ -169,6 +169,27 @@ def test_what_a_supplier_had_under_way_when_it_was_cut_off_comes_once(
     assert seen == list(range(count))
 
 
+def test_what_waited_for_a_consumer_that_takes_nothing_comes_when_it_does(broker: Broker) -> None:
+    """More than may be under way: a part of it is in the node that loses its fabric."""
+    with (
+        ab.connect(broker.address, KEY, name="sink") as sink,
+        ab.connect(broker.address, KEY, name="source") as source,
+    ):
+        events = sink.channel("numbers", object).subscribe(timeout=PATIENCE)
+        supplier = source.channel("numbers", object).supplier("S")
+        outlet = next(iter(source._runtime._node.exchange.outlets.values()))
+        count = 0
+        while outlet.ready:
+            supplier.publish((count, bytes(1 << 19)))
+            count += 1
+            time.sleep(0.01)
+        broker.die()
+        broker.start()
+        supplier.publish((count, b""), timeout=PATIENCE)
+        eventually(lambda: not source._runtime.orphaned and not sink._runtime.orphaned)
+        assert [next(iter(events)).content[0] for _ in range(count + 1)] == list(range(count + 1))
+
+
 def test_what_a_consumer_misses_while_it_is_cut_off_is_told(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
