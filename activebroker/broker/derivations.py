@@ -75,6 +75,7 @@ class Derivations:
         stays = now == [(node, engine) for node in nodes]
         if stays and (body.to == channel.at or recovers == self._graph.recovers(channel)):
             self._graph.relocate(channel, body.to)
+            channel.asked = body.to
             return None
         yield from self.move_to(channel, nodes, engine, body)
         return None

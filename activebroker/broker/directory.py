@@ -481,7 +481,7 @@ class Directory:
                 )
             yield from self._endings.close(known)  # an orphan
         child = Channel(name, body.envelope.output, parent.name, body.envelope, body.at, body.node)
-        child.lease = body.lease
+        child.lease, child.asked = body.lease, body.at
         share_versions(child, parent)
         self.graph.channels[name] = child
         try:

@@ -198,7 +198,8 @@ def plan_move(
         for stage in old:
             graph.displace(channel, stage.id)
         channel.left |= {each.id: each for each in old_outlets if not each.drained}
-        channel.at, channel.instead = request.to, ""
+        channel.at = channel.asked = request.to
+        channel.instead = ""
         channel.returning = stays
         for stage in new:
             channel.stages[stage.id] = stage

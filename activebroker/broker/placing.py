@@ -70,6 +70,7 @@ class Placing:
         for child in self._graph.children(channel.name):
             if child.at == SUPPLIER and child.stages:  # it runs beside this one, which leaves
                 yield from self._instead(child, reason)
+        asked = channel.asked
         places = [channel.owner, *self._recovery.candidates(channel)]
         places += [stage.node for stage in channel.stages.values()]
         for node in dict.fromkeys(places):
@@ -82,7 +83,7 @@ class Placing:
             if channel.closed:
                 return
             if channel.at != SUPPLIER:
-                channel.instead = reason
+                channel.asked, channel.instead = asked, reason
                 log.warning(
                     "the filter of channel %r runs at %r, not at its suppliers: %s",
                     *(channel.name, channel.at, reason),

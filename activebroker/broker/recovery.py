@@ -136,12 +136,14 @@ class Recovery:
         if isinstance(channel, Relay) and not feeds:
             return None  # its supplier is gone with all that it kept
         follows, channel.returning = graph.beside(channel), False
+        place = channel.at
         for node in places:
             (heard,) = yield Attempt([(node, ReportNode())], PROOF)
             if heard is None:
                 continue  # it may be dead already: the filter is not to be blamed for that
             if not follows:
                 channel.at = node
+                channel.instead = f"The process at {place!r}, where it ran, is gone."
             stage = graph.place(channel, node, engine)
             try:
                 yield [(node, Deploy(channel.stage_spec(stage, True, channel.checkpoint)))]

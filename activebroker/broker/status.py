@@ -101,6 +101,7 @@ def _channel(channel: Channel, graph: Graph, now: float) -> dict[str, Any]:
         "type": channel.type.name,
         "parent": channel.parent,
         "at": channel.at,
+        "asked": channel.asked,
         "instead": channel.instead,
         "filter": None if envelope is None else envelope.name,
         "predicate": channel.predicate,

@@ -1,26 +1,37 @@
-"""`activebroker explain`: what the analysis finds in a filter, or in a tree of them."""
+"""`activebroker explain`: what the analysis finds in a filter, or in a tree of them; and where one
+of a running fabric runs."""
 
 from __future__ import annotations
 
 import gc
 import json
 import os
+import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
 from activebroker.cli.console import console
 from activebroker.cli.targets import filters_in, load
-from activebroker.core.errors import InvalidFilter, MissingExtra, with_extra
+from activebroker.core.errors import (
+    InvalidFilter,
+    MissingExtra,
+    UnknownChannel,
+    suggestion,
+    with_extra,
+)
 from activebroker.events import ANY, EventType
+from activebroker.fabric import connect
 from activebroker.filters import FilterSpec, analyse
-from activebroker.observe import explanation, survey
+from activebroker.observe import explanation, placement, report, survey
 from predicate_extract import Extraction
 
 
@@ -30,7 +41,8 @@ def explain(
         typer.Argument(
             help="FILE.py:NAME or module:NAME of a filter class, an instance, or a predicate "
             "function; FILE.py or a module for all filter classes in it, and its function called "
-            "rule; a folder for all filter classes and detection rules under it.",
+            "rule; a folder for all filter classes and detection rules under it. With --fabric, "
+            "the name of a derived channel.",
         ),
     ],
     event_type: Annotated[
@@ -53,16 +65,30 @@ def explain(
         int | None,
         typer.Option(min=1, help="Processes for a folder of many files; one a core by default."),
     ] = None,
+    fabric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="tcp://HOST:PORT of any broker of a fabric: show a channel of it, and where its "
+            "filter runs.",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The fabric's key; better given as ACTIVEBROKER_KEY.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     as_sql: Annotated[
         bool,
         typer.Option("--sql", help="Print WHERE clauses for DuckDB; needs --type and extra 'sql'."),
     ] = False,
 ) -> None:
-    """Show the predicate found in a filter, and the lines that weaken it.
+    """Show the predicate found in a filter, and the lines that weaken it; or where a filter runs.
 
     This imports a file or module, and so runs its top-level code. Of a folder nothing is imported.
     """
+    if fabric is not None:
+        _explain_channel(target, fabric, key, as_json)
+        return
     if not target:
         raise InvalidFilter("Name a file, a module or a folder; . is this one.")
     if Path(target).is_dir():
@@ -90,6 +116,20 @@ def explain(
     out = console()
     for extraction in extractions:
         out.print(explanation(extraction))
+
+
+def _explain_channel(name: str, address: str, key: str | None, as_json: bool) -> None:
+    with connect(
+        address, key, name=f"explain-{secrets.token_hex(4)}", listen=False, reconnect=False
+    ) as fabric:
+        told = report(fabric.status(), at=time.time(), observer=fabric.node)
+    derived = {each.name: each for each in told.channels if each.filter is not None}
+    if (channel := derived.get(name)) is None:
+        raise UnknownChannel(f"There is no derived channel {name!r}." + suggestion(name, derived))
+    if as_json:
+        _print_json([msgspec.to_builtins(channel)])
+    else:
+        console().print(placement(channel, told.derivations))
 
 
 def _type(target: str) -> EventType:

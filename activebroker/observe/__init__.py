@@ -1,6 +1,6 @@
 """What a fabric looks like from outside: its status as numbers, as rates, and as tables."""
 
-from activebroker.observe.explanation import explanation
+from activebroker.observe.explanation import explanation, placement
 from activebroker.observe.report import (
     Channel,
     Derivation,
@@ -26,6 +26,7 @@ __all__ = [
     "Part",
     "Report",
     "explanation",
+    "placement",
     "report",
     "story_table",
     "survey",

@@ -1,4 +1,4 @@
-"""What the analysis found in a filter, for the terminal."""
+"""What the analysis found in a filter, and where one runs, for the terminal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from activebroker.observe.report import Channel, Derivation
 from predicate_extract import Extraction, Reason
 
 
@@ -31,6 +32,24 @@ def explanation(extraction: Extraction) -> RenderableType:
     if extraction.reasons:
         parts.append(_reasons(extraction.reasons))
     return Group(*parts, "")
+
+
+def placement(channel: Channel, derivations: list[Derivation]) -> RenderableType:
+    """What a derived channel forwards, where its filter was asked to run, and where it does."""
+    table = Table.grid(padding=(0, 2))
+    at = [each for each in derivations if each.channel == channel.name]
+    runs = ", ".join(f"{each.node!r}" for each in at) or "nowhere now"
+    table.add_row("derived from", Text(channel.parent or ""))
+    table.add_row("predicate", Text(channel.predicate or "", style="bold green"))
+    table.add_row("exact", "yes" if channel.exact else "no")
+    table.add_row("asked for", Text(channel.asked))
+    table.add_row("runs at", Text(f"{channel.at} ({runs})"))
+    if channel.instead:
+        table.add_row("why not there", Text(channel.instead))
+    if channel.ended:
+        table.add_row("ended", Text(channel.ended))
+    heading = Text.assemble((channel.filter or "", "bold"), (f"  channel {channel.name}", "dim"))
+    return Group(heading, Padding(table, (1, 2), expand=False))
 
 
 def _heading(extraction: Extraction) -> Text:

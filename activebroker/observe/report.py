@@ -30,7 +30,7 @@ class Node(msgspec.Struct, frozen=True):
 
 class Channel(msgspec.Struct, frozen=True):
     """`parent`, `at`, `filter`, `predicate` (reads like SQL) and `exact` say how it is derived;
-    `instead` why its filter is not at its suppliers, if one of them could not run it.
+    `asked` is the place where its filter was asked to run, `instead` why it is not there.
 
     `owner` is the process that derived it, empty if that is gone; `runs_out_in`: seconds after
     which it ends if nobody takes it; `ended`: why it did, if no user closed it.
@@ -40,6 +40,7 @@ class Channel(msgspec.Struct, frozen=True):
     type: str
     parent: str | None
     at: str
+    asked: str
     instead: str
     filter: str | None
     predicate: str | None

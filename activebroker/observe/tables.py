@@ -91,9 +91,9 @@ def _channels(channels: list[Channel]) -> Table:
 
 def _instead(channels: list[Channel]) -> Table:
     return _table(
-        "Filters that a supplier could not run",
-        ("channel", "place", "why"),
-        ((channel.name, channel.at, channel.instead) for channel in channels),
+        "Filters that are not where they were asked to be",
+        ("channel", "asked for", "place", "why"),
+        ((channel.name, channel.asked, channel.at, channel.instead) for channel in channels),
     )
 
 

@@ -130,8 +130,8 @@ class Channel:
     `versions` are those of its events' class that it was opened with; what is derived from it and
     has events of that class shares them.
 
-    `next` is what the filter changes to, while it does. `instead`: why it is not at its suppliers,
-    where it was to be; empty where nothing kept it from there.
+    `next` is what the filter changes to, while it does. `asked` is the place where it was asked to
+    run, and `instead` why it is not there; empty where nothing kept it from there.
 
     `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
     very beginning. None and not `fresh`: it could not. `returning`: it is at its suppliers again,
@@ -158,6 +158,7 @@ class Channel:
     lease: float | None = None
     runs_out: float | None = None
     ended: str = ""
+    asked: str = ""
     instead: str = ""
     versions: list[TypeDescription] = field(default_factory=list)
 

@@ -119,10 +119,24 @@ def test_brokers_serve_and_end_in_good_order(start: Callable[..., Process]) -> N
         code, out, err = finish(start("story", address, "deer"))
         assert code == 2 and "'dear'" in err
 
+        cheap = trades.derive(lambda trade: trade.price < 100, at="dallas", name="cheap")
+        code, out, err = finish(start("explain", "cheap", "--fabric", dallas))
+        assert (code, err) == (0, "")
+        for line in (r"price < 100", r"asked for +dallas", r"runs at +dallas \('dallas'\)"):
+            assert re.search(line, out)
+        code, out, err = finish(start("explain", "trades", "--fabric", dallas))
+        assert code == 2 and "no derived channel 'trades'" in err
+
         second.send_signal(signal.SIGTERM)
         code, _, err = finish(second)
         assert (code, faults(err)) == (0, [])
         eventually(lambda: len(fabric.status()["members"]) == 2)
+        with cheap.subscribe(timeout=PATIENCE):
+            code, out, err = finish(start("explain", "cheap", "--fabric", address, "--json"))
+        assert (code, err) == (0, "")
+        (told,) = json.loads(out)
+        assert (told["asked"], told["at"]) == ("dallas", "atlanta")
+        assert told["instead"] == "The process at 'dallas', where it ran, is gone."
         trades.close()
     first.send_signal(signal.SIGINT)
     code, _, err = finish(first)

@@ -23,10 +23,11 @@ def scene() -> Scene:
 
 
 def at(scene: Scene, channel: str) -> tuple[str, str]:
-    """Where a filter is, by the status, and why not where it was to be."""
+    """Where a filter is, by the status, and why not where it was asked to be."""
     (row,) = (
         each for each in scene.ask("hub", ReportStatus())["channels"] if each["name"] == channel
     )
+    assert row["asked"] == ("supplier" if row["instead"] else row["at"])
     return row["at"], row["instead"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 import activebroker as ab
-from activebroker.broker.messages import CloseChannel, Leave
+from activebroker.broker.messages import CloseChannel, Leave, Move, ReportStatus
 from activebroker.broker.peers import LOST_AFTER
 from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
@@ -42,6 +42,24 @@ def no_brokers(scene: Scene) -> None:
     scene.hub_takes_no_filters()
     for broker in ("atlanta", "dallas"):
         scene.net.kill(broker)
+
+
+def test_the_status_tells_why_a_filter_is_elsewhere(scene: Scene) -> None:
+    def told() -> tuple[str, str, str]:
+        row = scene.ask("hub", ReportStatus())["channels"][-1]
+        return row["asked"], row["at"], row["instead"]
+
+    scene.supplier("east", "A")
+    derived = scene.derive(Count, "atlanta")
+    scene.subscribe("west", derived)
+    assert told() == ("atlanta", "atlanta", "")
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    assert told() == ("atlanta", "hub", "The process at 'atlanta', where it ran, is gone.")
+    scene.ask("hub", Move(derived, "dallas", "west", 30.0))
+    assert told() == ("dallas", "dallas", "")
+    scene.ask("hub", Move(derived, "supplier", "west", 30.0))
+    assert told() == ("supplier", "supplier", "")
 
 
 # --- one broker, one filter ---------------------------------------------------------------------
