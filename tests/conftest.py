@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from brokers_for_tests import Brokers, OnRay, Plain, joining
 
 import activebroker as ab
 
@@ -16,6 +18,8 @@ os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 # As by default, but with a token of this run's own instead of one in the home directory.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+BROKERS = ("atlanta", "dallas")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,7 +44,7 @@ def _gather(items: list[pytest.Item]) -> None:
     """
     for item in items:
         needs = {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
-        if "ray_cluster" in needs:
+        if "ray_cluster" in needs or ("ray" in needs and needs & {"brokers", "anywhere"}):
             item.add_marker(pytest.mark.xdist_group("ray"))
         elif needs & {"ray", "spark"}:
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -90,4 +94,40 @@ def ray_fabric(ray_cluster: Any) -> Iterator[ab.Fabric]:
         "dallas": Placement(resources={"west": 0.1}),
     }
     with RayFabric(brokers=brokers) as fabric:
+        yield fabric
+
+
+RAY = pytest.param("ray", marks=pytest.mark.ray)
+
+
+@pytest.fixture(scope="session")
+def plain_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with contextlib.closing(Plain(tmp_path_factory.mktemp("brokers"), *BROKERS)) as plain:
+        yield plain
+
+
+@pytest.fixture(params=["plain", RAY])
+def brokers(request: pytest.FixtureRequest) -> Brokers:
+    """`atlanta` and `dallas` in processes of their own: plain ones, and on Ray."""
+    if request.param == "ray":
+        return OnRay(request.getfixturevalue("ray_fabric"))
+    plain: Brokers = request.getfixturevalue("plain_brokers")
+    return plain
+
+
+@pytest.fixture
+def joined(brokers: Brokers) -> Iterator[ab.Fabric]:
+    """This process in the fabric of those."""
+    with joining(brokers) as fabric:
+        yield fabric
+
+
+@pytest.fixture(params=["embedded", "plain", RAY])
+def anywhere(request: pytest.FixtureRequest) -> Iterator[ab.Fabric]:
+    """A fabric with these brokers: in this process, in plain ones, and on Ray."""
+    if request.param == "embedded":
+        yield request.getfixturevalue("fabric")
+        return
+    name = "plain_brokers" if request.param == "plain" else "ray_fabric"
+    with joining(request.getfixturevalue(name)) as fabric:
         yield fabric

@@ -9,6 +9,7 @@ replace its methods by copies: with other globals, and without a source to analy
 
 *A filter from a notebook or a shell is a copy everywhere*, as a function is: its globals are those
 of the moment at which it was derived, for which its predicate holds, also when a cell runs again.
+So is any filter in a process that did not define it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections import ChainMap
 from collections.abc import Iterable
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import cloudpickle
 from cloudpickle import cloudpickle as internals
@@ -31,6 +33,7 @@ from activebroker.filters.wrapped import REDUCERS, reduce_function
 _lock = threading.Lock()  # which modules travel by value is a setting of the whole process
 _seen: tuple[ModuleType, ...] = ()  # all modules, when it was last looked which of them travel
 _travelling: list[ModuleType] = []
+_shipped: WeakSet[type] = WeakSet()  # classes that other processes have defined
 
 
 def dumps(value: Any) -> bytes:
@@ -66,8 +69,8 @@ def _pickled(pickler: type[P], value: Any, also: Iterable[ModuleType] = ()) -> t
 
 
 def loads(data: bytes, copied: type | None = None) -> Any:
-    """Unpickle what `dumps` made; subclasses of `copied` that were defined in a session of this
-    process are made anew. This runs code: verify first where it came from."""
+    """Unpickle what `dumps` made; subclasses of `copied` are made anew, but for those that a module
+    of this process has defined. This runs code: verify first where it came from."""
     return _Unpickler(io.BytesIO(data), copied).load()
 
 
@@ -113,17 +116,19 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
     def _make(self, make: Any) -> Any:
-        def made(*arguments: Any) -> Any:
+        def made_or_known(*arguments: Any) -> Any:
             # Both makers have the tracker id as the last argument but one.
             known = internals._DYNAMIC_CLASS_TRACKER_BY_ID.get(arguments[-2])
             if known is None:
-                return make(*arguments)
-            if self._copied and issubclass(known, self._copied) and _is_of_session(known):
+                _shipped.add(made := make(*arguments))
+                return made
+            copied = self._copied and issubclass(known, self._copied)
+            if copied and (known in _shipped or _is_of_session(known)):
                 return make(*arguments[:-2], None, arguments[-1])
             self._here_already.add(known)
             return known
 
-        return made
+        return made_or_known
 
     def _set_state(self, cls: type, state: Any) -> Any:
         return cls if cls in self._here_already else internals._class_setstate(cls, state)

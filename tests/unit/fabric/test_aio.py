@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
+from brokers_for_tests import Brokers
 from trading_for_tests import PATIENCE, Count, Dear, Trade, eventually, prices, trades
 
 import activebroker as ab
@@ -86,41 +87,52 @@ def test_each_object_has_the_methods_of_the_one_it_stands_for(sync: type, wrappe
             ]
 
 
-def test_a_whole_program() -> None:
-    async def main(fabric: aio.Fabric) -> None:
-        channel = await fabric.channel("trades", Trade)
-        dear = await channel.derive(Dear, at="atlanta", name="dear")
-        count = await dear.derive(Count, at="atlanta")
-        assert (dear.name, dear.parent, channel.type.name) == ("dear", "trades", "Trade")
-        assert dear.extraction is not None and not dear.errors
-        async with count.subscribe(timeout=PATIENCE) as events:
-            nyse = await channel.supplier("NYSE")
-            with pytest.raises(NameTaken):
-                await channel.supplier("NYSE")
-            await nyse.publish(Trade("IBM", 101.0))
-            assert (await anext(events)).content.count == 1
-            assert await fabric.split("atlanta", to="dallas") == [count.name]
-            await dear.move("dallas")
-            assert "lines" in await fabric.story(dear)
-            assert await nyse.publish_batch(trades(1, 102, 103)) == 3
-            await nyse.offload(to="atlanta")
-            await nyse.flush()
-            assert nyse.published == 4
-            async with fabric.balance() as balancing:
-                assert balancing.active and not balancing.moves and not balancing.failed
-            assert not balancing.active
-            await nyse.close()
-            await channel.close()
-            assert [event.content.count async for event in events] == [2, 3]
-            with pytest.raises(Closed):
-                await dear.subscribe()
-        with pytest.raises(UnknownChannel):
-            await fabric.channel("quotes")
-        assert {each["name"] for each in (await fabric.status())["members"]} == {
-            *("local", "atlanta", "dallas")
-        }
+async def whole_program(fabric: aio.Fabric) -> None:
+    channel = await fabric.channel("trades", Trade)
+    dear = await channel.derive(Dear, at="atlanta", name="dear")
+    count = await dear.derive(Count, at="atlanta")
+    assert (dear.name, dear.parent, channel.type.name) == ("dear", "trades", "Trade")
+    assert dear.extraction is not None and not dear.errors
+    async with count.subscribe(timeout=PATIENCE) as events:
+        nyse = await channel.supplier("NYSE")
+        with pytest.raises(NameTaken):
+            await channel.supplier("NYSE")
+        await nyse.publish(Trade("IBM", 101.0))
+        assert (await anext(events)).content.count == 1
+        assert await fabric.split("atlanta", to="dallas") == [count.name]
+        await dear.move("dallas")
+        assert "lines" in await fabric.story(dear)
+        assert await nyse.publish_batch(trades(1, 102, 103)) == 3
+        await nyse.offload(to="atlanta")
+        await nyse.flush()
+        assert nyse.published == 4
+        async with fabric.balance() as balancing:
+            assert balancing.active and not balancing.moves and not balancing.failed
+        assert not balancing.active
+        await nyse.close()
+        await channel.close()
+        assert [event.content.count async for event in events] == [2, 3]
+        with pytest.raises(Closed):
+            await dear.subscribe()
+    with pytest.raises(UnknownChannel):
+        await fabric.channel("quotes")
+    assert {each["name"] for each in (await fabric.status())["members"]} >= {
+        *(fabric.node, "atlanta", "dallas")
+    }
 
-    run(main, "atlanta", "dallas")
+
+def test_a_whole_program() -> None:
+    run(whole_program, "atlanta", "dallas")
+
+
+def test_so_it_runs_with_brokers_in_processes_of_their_own(brokers: Brokers) -> None:
+    async def main() -> None:
+        fabric = await aio.connect(brokers.address, brokers.key)
+        async with fabric:
+            await whole_program(fabric)
+
+    brokers.pid("dallas")  # it is there
+    asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE))
 
 
 def test_parameters_change() -> None:

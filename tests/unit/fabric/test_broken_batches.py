@@ -12,9 +12,9 @@ from activebroker.core.errors import FilterStopped
 
 
 def test_it_ends_the_channel_of_the_filter_that_should_have_it(
-    fabric: ab.Fabric, monkeypatch: pytest.MonkeyPatch
+    anywhere: ab.Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    channel = fabric.channel("trades", Trade)
+    channel = anywhere.channel("trades", Trade)
     counted = channel.derive(Count, at="atlanta")
     with (
         channel.subscribe(timeout=PATIENCE) as plain,
@@ -62,9 +62,9 @@ LOST = ("S", 753, "Checked(number=753)", "ValueError: not that one")
 
 @pytest.mark.parametrize("at", ["supplier", "consumer", "atlanta"])
 def test_a_row_that_cannot_be_decoded_is_counted_where_its_filter_runs(
-    fabric: ab.Fabric, at: str
+    anywhere: ab.Fabric, at: str
 ) -> None:
-    channel = fabric.channel("numbers", Checked)
+    channel = anywhere.channel("numbers", Checked)
     passed = channel.derive(lambda checked: hash(checked.number) >= 0, at=at)
     with passed.subscribe(timeout=PATIENCE) as events:
         publish(channel)
@@ -75,10 +75,27 @@ def test_a_row_that_cannot_be_decoded_is_counted_where_its_filter_runs(
     assert len(events.errors) == 0
 
 
-def test_and_at_the_consumer_where_no_filter_runs(fabric: ab.Fabric) -> None:
-    channel = fabric.channel("numbers", Checked)
+def test_and_at_the_consumer_where_no_filter_runs(anywhere: ab.Fabric) -> None:
+    channel = anywhere.channel("numbers", Checked)
     with channel.subscribe(timeout=PATIENCE) as events:
         publish(channel)
         assert [event.content.number for event in events] == GOOD
     (each,) = events.errors
     assert (each.supplier, each.seq, each.content, each.error) == LOST
+
+
+class Local:
+    """Of a module that no broker has."""
+
+
+def test_an_object_whose_class_is_not_at_the_broker_is_lost_alone(joined: ab.Fabric) -> None:
+    channel = joined.channel("objects", object)
+    passed = channel.derive(lambda content: hash(content) >= 0, at="dallas")
+    with passed.subscribe(timeout=PATIENCE) as events, channel.supplier("S") as source:
+        source.publish(Local())
+        source.publish_batch([Local() if number == 7 else number for number in range(50)])
+        channel.close()
+        assert [event.content for event in events] == [n for n in range(50) if n != 7]
+    assert passed.errors.wait(2)
+    assert [(each.supplier, each.seq) for each in passed.errors] == [("S", 0), ("S", 8)]
+    assert all("test_broken_batches" in each.error for each in passed.errors)

@@ -102,10 +102,25 @@ def notebook(request: pytest.FixtureRequest) -> Iterator[Notebook]:
 FILTERS = ["Typed", "Counted", "Based", "annotated"]
 
 
-@pytest.mark.parametrize("again", [["quote"], ["base", "quote"], ["side", "base", "quote"]])
+AGAIN = pytest.mark.parametrize("again", [["quote"], ["base", "quote"], ["side", "base", "quote"]])
+
+
+@AGAIN
 def test_a_filter_gets_what_its_own_code_means(
     again: list[str], notebook: Notebook, fabric: ab.Fabric
 ) -> None:
+    check_filters(again, notebook, fabric)
+
+
+@AGAIN
+@pytest.mark.parametrize("notebook", ["__main__"], indirect=True)
+def test_so_it_does_in_processes_of_brokers(
+    again: list[str], notebook: Notebook, joined: ab.Fabric
+) -> None:
+    check_filters(again, notebook, joined)
+
+
+def check_filters(again: list[str], notebook: Notebook, fabric: ab.Fabric) -> None:
     """At each place, also one that was derived before, and by who takes its events."""
     channel = fabric.channel("quotes", notebook.Quote)
     supplier = channel.supplier("A")

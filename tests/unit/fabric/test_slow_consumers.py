@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from brokers_for_tests import Brokers
 from trading_for_tests import PATIENCE, Trade, eventually, prices, trades
 
 import activebroker as ab
@@ -19,7 +20,6 @@ from activebroker import Event, Gap
 from activebroker.broker.outlet import WINDOW
 from activebroker.core.errors import InvalidSubscription, SlowConsumer
 from activebroker.events import ANY, EventType, encode
-from activebroker.fabric import serve
 from activebroker.runtime import EventQueue, SlowPolicy, backlog
 
 LARGE = np.zeros(WINDOW // 4, np.uint8)  # a few of them use a flow's credit up
@@ -202,39 +202,33 @@ def test_one_that_never_reads_is_cut_off_and_the_others_go_on(fabric: ab.Fabric)
 
 
 @pytest.mark.parametrize("when_slow", ["drop_oldest", "drop_newest", "disconnect"])
-def test_over_sockets_too_it_holds_up_nobody(when_slow: Any) -> None:
-    key = ab.generate_key()
-    broker = serve("hub", "tcp://127.0.0.1:*", key)
-    address = broker.transport.address
-    assert address is not None
-    try:
-        with (
-            ab.connect(address, key) as ours,
-            ab.connect(address, key) as slow,
-            ab.connect(address, key) as quick,
-        ):
-            channel = ours.channel("blobs", object)
-            relayed = channel.derive(lambda blob: blob[0] >= 0, at="hub")
-            never = slow.channel(relayed.name).subscribe(
-                when_slow=when_slow, keep=3, patience=0.1, timeout=PATIENCE
-            )
-            reader = quick.channel(relayed.name).subscribe(timeout=PATIENCE)
-            with channel.supplier("source") as source:
-                for number in range(20):
-                    source.publish((number, LARGE))
-                    assert next(iter(reader)).content[0] == number
-                relayed.close()
-            left: list[int] = []
-            if when_slow == "disconnect":
-                with pytest.raises(SlowConsumer):
-                    left.extend(event.content[0] for event in never)
-                assert 0 < len(left) < 20
-            else:
+def test_over_sockets_too_it_holds_up_nobody(
+    when_slow: Any, brokers: Brokers, joined: ab.Fabric
+) -> None:
+    with (
+        ab.connect(brokers.address, brokers.key) as slow,
+        ab.connect(brokers.address, brokers.key) as quick,
+    ):
+        channel = joined.channel("blobs", object)
+        relayed = channel.derive(lambda blob: blob[0] >= 0, at="dallas")
+        never = slow.channel(relayed.name).subscribe(
+            when_slow=when_slow, keep=3, patience=0.1, timeout=PATIENCE
+        )
+        reader = quick.channel(relayed.name).subscribe(timeout=PATIENCE)
+        with channel.supplier("source") as source:
+            for number in range(20):
+                source.publish((number, LARGE))
+                assert next(iter(reader)).content[0] == number
+            relayed.close()
+        left: list[int] = []
+        if when_slow == "disconnect":
+            with pytest.raises(SlowConsumer):
                 left.extend(event.content[0] for event in never)
-                assert (len(left), never.dropped) == (3, 17)
-            assert left == sorted(left)
-    finally:
-        broker.stop()
+            assert 0 < len(left) < 20
+        else:
+            left.extend(event.content[0] for event in never)
+            assert (len(left), never.dropped) == (3, 17)
+        assert left == sorted(left)
 
 
 def test_only_what_waits_makes_one_slow() -> None:

@@ -169,8 +169,8 @@ class Nine(Numbered):
             super().enqueue(event)
 
 
-def test_a_lock_of_on_start_moves_with_a_filter(fabric: ab.Fabric) -> None:
-    channel = fabric.channel("trades", Trade)
+def test_a_lock_of_on_start_moves_with_a_filter(anywhere: ab.Fabric) -> None:
+    channel = anywhere.channel("trades", Trade)
     supplier = channel.supplier("A")
     derived = channel.derive(Nine, at="atlanta")
     with derived.subscribe(timeout=20) as events:
