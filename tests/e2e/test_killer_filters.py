@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from pathlib import Path
 
 import pytest
-from processes_for_tests import Programs
+from brokers_for_tests import Brokers
 
 import activebroker as ab
-from activebroker.broker import peers
-from activebroker.broker.deaths import Budget
 from activebroker.core.errors import Unreachable
-from activebroker.fabric import serve
 
-KEY = ab.generate_key()
+PATIENCE = 90.0  # seconds; a filter pauses longer after each death
 HERE = os.getpid()
 
 
 class Deadly(ab.FIFOFilter):
     def enqueue(self, event: ab.Event) -> None:
         if event.content == "poison" and os.getpid() != HERE:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().enqueue(event)
+
+
+class OnceDeadly(ab.FIFOFilter):
+    """Each event kills once: there is a file of its name then."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def enqueue(self, event: ab.Event) -> None:
+        killed = Path(self.folder, event.content)
+        if os.getpid() != HERE and not killed.exists():
+            killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         super().enqueue(event)
 
@@ -36,38 +46,46 @@ class Sum(ab.FIFOFilter):
         super().enqueue(event.replace(self.length))
 
 
-def test_a_filter_that_kills_its_brokers(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.timeout(180)
+def test_a_filter_that_kills_its_brokers(brokers: Brokers, joined: ab.Fabric) -> None:
+    """Three times at one event; the broker with the directory is spared."""
+    first, other = brokers.pid("atlanta"), brokers.pid("dallas")
+    words = joined.channel("words", object)
+    deadly = words.derive(Deadly, at="dallas", name="deadly")
+    sums = words.derive(Sum, at="dallas", name="sums")
+    with (
+        deadly.subscribe(timeout=PATIENCE) as bad,
+        sums.subscribe(timeout=PATIENCE) as good,
+        words.supplier("poet") as poet,
+    ):
+        seen = iter(good)
+        poet.publish("rose")
+        assert next(seen).content == 4 and next(iter(bad)).content == "rose"
+        poet.publish("poison")
+        story = (
+            r"'deadly', is gone, and it is in quarantine: 3 processes died with it "
+            r"\('dallas', 'dallas', 'dallas'\), each time at event 0 of supplier 'poet', or soon"
+        )
+        with pytest.raises(Unreachable, match=story):
+            next(iter(bad))
+        poet.publish("is")
+        assert [next(seen).content for _ in range(2)] == [10, 12]
+    assert brokers.pid("atlanta") == first
+    assert brokers.pid("dallas") != other
+
+
+@pytest.mark.table
+@pytest.mark.timeout(300)
+def test_a_filter_that_kills_a_broker_time_and_again(
+    brokers: Brokers, joined: ab.Fabric, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(peers, "LOST_AFTER", 1e9)  # who is started again finds its predecessor dead
-    caplog.set_level(logging.INFO, "activebroker")
-    hub = serve("atlanta", "tcp://127.0.0.1:*", KEY, budget=Budget(by_one_event=2))
-    address = hub.transport.address
-    assert address is not None
-    try:
-        with Programs(tmp_path, KEY) as programs, ab.connect(address, KEY) as fabric:
-            dallas, _ = programs.broker("dallas", join=address)
-            words = fabric.channel("words", object)
-            deadly = words.derive(Deadly, at="dallas", name="deadly")
-            sums = words.derive(Sum, at="dallas", name="sums")
-            with (
-                deadly.subscribe(timeout=60) as bad,
-                sums.subscribe(timeout=60) as good,
-                words.supplier("poet") as poet,
-            ):
-                seen = iter(good)
-                poet.publish("rose")
-                assert next(seen).content == 4 and next(iter(bad)).content == "rose"
-                poet.publish("poison")
-                for _ in range(2):
-                    assert dallas.ended() == -signal.SIGKILL
-                    dallas, _ = programs.broker("dallas", join=address)
-                with pytest.raises(Unreachable, match="'deadly', is gone, and it is in quarantine"):
-                    next(iter(bad))
-                poet.publish("is")
-                assert [next(seen).content for _ in range(2)] == [10, 12]
-        assert [r for r in caplog.messages if "channel 'deadly' ends" in r]
-        assert sum("process 'dallas' is lost" in each for each in caplog.messages) == 2
-        assert [r for r in caplog.messages if "what makes channel 'sums' goes on at" in r]
-    finally:
-        hub.stop()
+    """Five times in a minute, each time at another event."""
+    brokers.pid("dallas")
+    words = joined.channel("words", object)
+    deadly = words.derive((OnceDeadly, str(tmp_path)), at="dallas", name="deadly")
+    with deadly.subscribe(timeout=PATIENCE) as bad, words.supplier("poet") as poet:
+        for number in range(5):
+            poet.publish(str(number))
+        with pytest.raises(Unreachable, match=r"5 processes died with it .* within 60 s"):
+            list(bad)
+    assert len(list(tmp_path.iterdir())) == 5

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from brokers_for_tests import Brokers, joining
 from processes_for_tests import Programs
 
 import activebroker as ab
@@ -84,27 +85,38 @@ except ab.ActiveBrokerError as error:
 """
 
 
+ON_RAY = pytest.mark.ray
+
+
 @pytest.mark.parametrize(
-    ("end", "listen", "name"),
+    ("brokers", "end", "listen", "name"),
     [
-        ("killed", "listens", "sensor"),
-        ("killed", "", ""),
-        ("frozen", "listens", ""),
-        ("frozen", "", "sensor"),
+        ("plain", "killed", "listens", "sensor"),
+        ("plain", "killed", "", ""),
+        ("plain", "frozen", "listens", ""),
+        ("plain", "frozen", "", "sensor"),
+        pytest.param("ray", "killed", "listens", "sensor", marks=ON_RAY),
+        pytest.param("ray", "frozen", "", "", marks=ON_RAY),
     ],
+    indirect=["brokers"],
 )
 def test_a_process_that_does_not_answer_loses_its_names_at_once(
-    programs: Programs, hub: str, end: str, listen: str, name: str
+    tmp_path: Path, brokers: Brokers, end: str, listen: str, name: str
 ) -> None:
     """Those of the node and of its supplier; one that was only frozen is told so."""
-    first = programs.run(DEVICE, hub, listen, name)
-    with ab.connect(hub, KEY) as fabric:
+    device = DEVICE, brokers.address, listen, name
+    with (
+        brokers.lost_after(1e9),  # nobody is found lost for being silent
+        Programs(tmp_path, brokers.key) as programs,
+        joining(brokers) as fabric,
+    ):
+        first = programs.run(*device)
         readings = fabric.channel("readings", object)
         with readings.subscribe(timeout=30) as events:
             seen = iter(events)
             pid = int(first.line().split()[0])
             os.kill(pid, signal.SIGKILL if end == "killed" else signal.SIGSTOP)
-            second, took = programs.run(DEVICE, hub, listen, name).line().split()
+            second, took = programs.run(*device).line().split()
             assert next(e.content for e in seen if e.content not in (0, pid)) == int(second)
             print(f"a new process had its names within {took} s")
             if end == "frozen":
