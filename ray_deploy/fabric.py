@@ -22,7 +22,8 @@ class RayFabric(Fabric):
     cluster's (`"auto"` for one on this machine). Without it this process's connection to Ray
     serves, else RAY_ADDRESS, else a cluster that runs on this machine; else a local one is
     started. What a fabric connected or started ends with the last fabric that uses it.
-    `key` is the fabric's key; a new one by default.
+    `key` is the fabric's key; a new one by default. `reconnect`: as of `connect`; the fabric ends
+    when its first broker does, and then that is raised.
 
     Raises Unreachable, AccessDenied, UnknownPlace, MissingExtra.
     """
@@ -33,6 +34,7 @@ class RayFabric(Fabric):
         *,
         address: str | None = None,
         key: str | None = None,
+        reconnect: bool = True,
     ) -> None:
         try:
             from ray_deploy.host import RayHost
@@ -51,7 +53,7 @@ class RayFabric(Fabric):
         if not places:
             raise InvalidFilter("A RayFabric needs the name of at least one broker.")
         self._ray = RayHost(places, address, key)
-        super().__init__(host=self._ray)
+        super().__init__(host=self._ray, reconnect=reconnect)
 
     def start_broker(self, name: str, placement: Placement | None = None) -> None:
         """Start one more broker, `Placement(near="JFK")` say for one beside a supplier.

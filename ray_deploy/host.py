@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import ActorDiedError, GetTimeoutError, RayError
 
 from activebroker.broker.messages import Leave
 from activebroker.core.errors import (
     ActiveBrokerError,
+    Closed,
     NameTaken,
     UnknownPlace,
     Unreachable,
@@ -36,6 +37,7 @@ from ray_deploy.placement import Placement
 log = logging.getLogger(__name__)
 START = 60.0  # seconds for Ray to start an actor
 LOOK_UP = 0.5  # seconds, at most, until a broker sees that it was taken for lost
+ASK = 1.0  # seconds for the first broker to show that it lives
 FAILED = 70  # exit code of a broker whose node has failed, as of `activebroker broker`
 STOP = 10.0  # seconds for a broker to stop by itself before its process is killed
 
@@ -117,9 +119,23 @@ class RayHost:
         self._cluster_address = address
         self._actors: dict[str, Any] = {}
         self._session: str | None = None  # the connection to Ray
+        self._joined: JoinedHost | None = None  # this process, once the brokers run
+        self._closing = threading.Lock()
 
     def open(self, on_failures: OnFailures, succession: Succession | None = None) -> Runtime:
-        """Raises Unreachable where the cluster cannot be reached or an actor does not start."""
+        """Start the brokers, if that was not done, and join them; again, when they were lost.
+
+        Raises Unreachable where the cluster cannot be reached or an actor does not start, Closed
+        where the fabric has ended.
+        """
+        if self._joined is None:
+            self._open()
+            self._joined = JoinedHost(self.address, self.key)
+        else:
+            self._check_lives()
+        return self._joined.open(on_failures, succession)
+
+    def _open(self) -> None:
         self._session = session.use(self._cluster_address)
         nodes = ray.nodes()
         options = {name: place.options(nodes) for name, place in self._brokers.items()}
@@ -129,7 +145,6 @@ class RayHost:
             self._create(name, each)
         (self.address,) = self._serve([first], None)
         self._serve(others, self.address)
-        return JoinedHost(self.address, self.key).open(on_failures, succession)
 
     def start(self, name: str, placement: Placement) -> None:
         """Start one more broker. Raises NameTaken, UnknownPlace, Unreachable."""
@@ -156,13 +171,33 @@ class RayHost:
 
     def close(self) -> None:
         """Stop the actors, and Ray if this was the last to use what a fabric started."""
-        actors, self._actors = self._actors, {}
-        if self._session is None:
-            return
-        if session.current() == self._session:  # else Ray has ended them with the connection
-            self._end(actors)
-        session.release(self._session)
-        self._session = None
+        with self._closing:
+            actors, self._actors = self._actors, {}
+            if self._session is None:
+                return
+            if session.current() == self._session:  # else Ray has ended them with the connection
+                self._end(actors)
+            session.release(self._session)
+            self._session = None
+
+    def _check_lives(self) -> None:
+        """Raise Closed where there is nothing to join again: the first broker is gone, or all."""
+        with self._closing:  # or Ray would be asked without its connection
+            if self._session is None or session.current() != self._session:
+                raise Closed(
+                    "This process's connection to the Ray cluster has ended, and the fabric with "
+                    "it: make a new RayFabric."
+                )
+            name, first = next(iter(self._actors.items()))
+            try:
+                ray.get(first.address.remote(), timeout=ASK)
+            except ActorDiedError as error:
+                raise Closed(
+                    f"The process of its first broker, {name!r}, is gone, and with that the "
+                    "fabric has ended: make a new RayFabric."
+                ) from error
+            except RayError as error:
+                log.info("the first broker is not reached: %s", error)
 
     def _check_connected(self) -> None:
         """Called without its connection, Ray would start a cluster of its own."""

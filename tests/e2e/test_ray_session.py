@@ -15,8 +15,11 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
 
 # Each in a process of its own: the one that runs the tests is connected already.
 SHARED = """
+import asyncio
 import ray
 import activebroker as ab
+from activebroker import aio
+from activebroker.broker import peers
 from activebroker.core.errors import UnknownPlace, Unreachable
 from ray_deploy import Placement, RayFabric
 
@@ -36,11 +39,21 @@ def refused(error, action):
     else:
         raise AssertionError("it was not refused")
 
-first, second = RayFabric(["b"]), RayFabric(["b"])
-first.close()
+async def use_first():
+    async with aio.open(RayFabric, ["b"]) as first:
+        numbers = await first.channel("numbers", object)
+        async with numbers.subscribe(timeout=60) as events, numbers.supplier() as supplier:
+            await supplier.publish(1)
+            assert (await anext(events)).content == 1
+        return RayFabric(["b"])
+
+second = asyncio.run(use_first())
 assert ray.is_initialized() and works(second), "the first that closes ends what is its own"
 refused(Unreachable, lambda: RayFabric(address="127.0.0.2:6379"))
+peers.LOST_AFTER = 3.0
+events = second.channel("later", object).subscribe(timeout=60)
 ray.shutdown()
+refused(Unreachable, lambda: next(iter(events)))
 for change in (lambda: second.start_broker("c"), lambda: second.stop_broker("b"), second.close):
     change() if change == second.close else refused((Unreachable, UnknownPlace), change)
     assert not ray.is_initialized(), "Ray was started by itself"
@@ -59,7 +72,8 @@ def test_fabrics_of_a_process_share_a_connection(ray_cluster: Any) -> None:
     done = run(SHARED, RAY_ADDRESS=ray_cluster.address)
     assert "all is well" in done, done
     assert "connected to the Ray cluster at" in done
-    assert "connection to the Ray cluster has ended" in done
+    assert "cannot join its fabric again: This process's connection to the Ray cluster has" in done
+    assert done.count("connection to the Ray cluster has ended, ") == 3
 
 
 REFUSED = """
