@@ -126,7 +126,7 @@ class Party:
 
 def supply(pipe: Connection, address: str, key: str, channel: str, name: str) -> None:
     """Publish until told to stop; say how much, and the error that has ended it before."""
-    with ab.connect(address, key, name=f"supplier of {channel}.{name}") as fabric:
+    with ab.connect(address, key, name=f"supplier of {channel}.{name}", reconnect=False) as fabric:
         supplier = fabric.channel(channel, Reading).supplier(name)
         pipe.send("ready")
         error: ActiveBrokerError | None = None
@@ -172,7 +172,7 @@ def consume(pipe: Connection, address: str, key: str, channel: str, name: str) -
             seen.error = f"{type(error).__name__}: {error}"
         seen.ended = True
 
-    with ab.connect(address, key, name=f"consumer of {channel}, {name}") as fabric:
+    with ab.connect(address, key, name=f"consumer of {channel}, {name}", reconnect=False) as fabric:
         events = fabric.channel(channel).subscribe()
         threading.Thread(target=take, daemon=True).start()
         pipe.send("ready")

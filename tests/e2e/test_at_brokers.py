@@ -44,7 +44,7 @@ def test_what_a_process_that_crashed_had_derived_ends_after_its_lease(
     brokers: Brokers, joined: ab.Fabric, programs: Programs
 ) -> None:
     trades = joined.channel("trades", Trade)
-    with brokers.lost_after(3.0), trades.supplier("NYSE"):
+    with brokers.lost_after(5.0), trades.supplier("NYSE"):
         crashing = programs.run(CRASHING, brokers.address)
         assert crashing.line() == "ready"
         assert [each["node"] for each in channel_of(joined, "counted")["stages"]] == ["dallas"]

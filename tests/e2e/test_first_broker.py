@@ -64,7 +64,7 @@ def even(number: int) -> bool:
 @pytest.mark.timeout(180)
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_all_is_told_and_ends_in_time(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "LOST_AFTER", 3.0)
+    monkeypatch.setattr(peers, "LOST_AFTER", 5.0)
     numbers = hub.fabric.channel("numbers", object)
     filtered = numbers.derive(even, at="hub")
     plain, some = numbers.subscribe(timeout=PATIENCE), filtered.subscribe(timeout=PATIENCE)

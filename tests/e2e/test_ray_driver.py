@@ -25,9 +25,9 @@ import ray
 from ray_deploy import RayFabric
 
 def pid_of(actor):
-    "Of a broker, which now takes for lost who is silent for three seconds."
+    "Of a broker, which now takes for lost who is silent for five seconds."
     from activebroker.broker import peers
-    peers.LOST_AFTER = 3.0
+    peers.LOST_AFTER = 5.0
     return os.getpid()
 
 fabric = RayFabric(["hub", "dallas"])
@@ -96,7 +96,7 @@ def test_a_driver_that_stood_still_is_back_and_one_that_was_killed_ends_its_fabr
             assert even == seen[::2]
             assert members() == {node, other.node, "hub", "dallas", "later"}
 
-            monkeypatch.setattr(peers, "LOST_AFTER", 3.0)
+            monkeypatch.setattr(peers, "LOST_AFTER", 5.0)
             events = other.channel("later numbers", object).subscribe(timeout=PATIENCE)
             brokers = [psutil.Process(pid) for pid in pids]
             driver.kill()

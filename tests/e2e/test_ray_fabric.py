@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from brokers_for_tests import OnRay
 from numbered_for_tests import Numbered, Trade
 
 import activebroker as ab
@@ -129,23 +130,30 @@ def test_half_of_what_a_broker_does_goes_to_another_node(ray_fabric: RayFabric) 
     assert [event.content.price for event in got] == [float(n) for n in range(2000)]
 
 
-def test_brokers_are_where_they_were_asked_to_be(ray_cluster: Any) -> None:
+def test_brokers_are_where_they_were_asked_to_be_until_it_is_closed(ray_fabric: RayFabric) -> None:
+    """Beside another fabric, that has brokers of the same names."""
     import ray
 
     places = {
-        "a": Placement(resources={"east": 0.1}),
-        "b": Placement(labels={"side": "west"}),
-        "c": Placement(node=ray.nodes()[0]["NodeID"]),
+        "atlanta": Placement(resources={"east": 0.1}),
+        "dallas": Placement(labels={"side": "west"}),
+        "home": Placement(node=ray.nodes()[0]["NodeID"]),
     }
     with RayFabric(brokers=places) as fabric:
-        nodes = [
-            ray.get(actor.__ray_call__.remote(lambda self: ray.get_runtime_context().get_node_id()))
-            for actor in fabric._ray._actors.values()
+        brokers = OnRay(fabric)
+        here = [
+            brokers.ask(name, lambda actor: __import__("ray").get_runtime_context().get_node_id())
+            for name in places
         ]
+        processes = [psutil.Process(brokers.pid(name)) for name in places]
+        listed = [each for each in ray.util.list_named_actors() if "of fabric" in each]
+        for each, names in ((fabric, set(places)), (ray_fabric, {"atlanta", "dallas"})):
+            assert {n.split()[0] for n in listed if each._ray._fabric in n} >= names
     by_id = {node["NodeID"]: node for node in ray.nodes()}
-    assert "east" in by_id[nodes[0]]["Resources"]
-    assert by_id[nodes[1]]["Labels"]["side"] == "west"
-    assert nodes[2] == ray.nodes()[0]["NodeID"]
+    assert "east" in by_id[here[0]]["Resources"]
+    assert by_id[here[1]]["Labels"]["side"] == "west"
+    assert here[2] == ray.nodes()[0]["NodeID"]
+    assert psutil.wait_procs(processes, timeout=30)[1] == []
 
 
 def test_a_place_that_the_cluster_lacks_is_named(ray_cluster: Any) -> None:
@@ -153,23 +161,6 @@ def test_a_place_that_the_cluster_lacks_is_named(ray_cluster: Any) -> None:
         RayFabric(brokers={"a": Placement(node="mars")})
     with pytest.raises(UnknownPlace, match=r"has all of gold=1"):
         RayFabric(brokers={"a": Placement(resources={"gold": 1})})
-
-
-def test_its_actors_have_names_of_their_own_in_rays_list(ray_fabric: RayFabric) -> None:
-    import ray
-
-    with RayFabric(brokers=["atlanta"]) as other:
-        other.start_broker("dallas")
-        other.stop_broker("dallas")
-        other.start_broker("dallas")
-        listed = ray.util.list_named_actors()
-        names = [name for name in listed if "of fabric" in name]
-        ours = [name for name in names if other._ray._fabric in name]
-        assert {name.split()[0] for name in ours} == {"atlanta", "dallas"}
-        theirs = [name for name in names if ray_fabric._ray._fabric in name]
-        assert {name.split()[0] for name in theirs} == {"atlanta", "dallas"}
-        shown = ray.get(other._ray._actors["dallas"].__ray_call__.remote(repr))
-        assert shown == "BrokerActor(dallas)"
 
 
 def test_what_is_given_to_a_task_but_belongs_to_its_process(ray_fabric: RayFabric) -> None:
@@ -186,16 +177,3 @@ def test_what_is_given_to_a_task_but_belongs_to_its_process(ray_fabric: RayFabri
                 ray.remote(lambda kept=kept: kept).remote()
             with pytest.raises(NotPicklable, match=match):
                 ray.put([kept])
-
-
-def test_close_leaves_no_process(ray_cluster: Any) -> None:
-    import ray
-
-    with RayFabric(brokers=["atlanta", "dallas"]) as fabric:
-        pids = [
-            ray.get(actor.__ray_call__.remote(lambda self: __import__("os").getpid()))
-            for actor in fabric._ray._actors.values()
-        ]
-        processes = [psutil.Process(pid) for pid in pids]
-    _, alive = psutil.wait_procs(processes, timeout=30)
-    assert alive == []

@@ -50,7 +50,7 @@ async def use_first():
 second = asyncio.run(use_first())
 assert ray.is_initialized() and works(second), "the first that closes ends what is its own"
 refused(Unreachable, lambda: RayFabric(address="127.0.0.2:6379"))
-peers.LOST_AFTER = 3.0
+peers.LOST_AFTER = 5.0
 events = second.channel("later", object).subscribe(timeout=60)
 ray.shutdown()
 refused(Unreachable, lambda: next(iter(events)))

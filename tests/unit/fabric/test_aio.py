@@ -115,7 +115,7 @@ async def whole_program(fabric: aio.Fabric) -> None:
         with pytest.raises(Closed):
             await dear.subscribe()
     with pytest.raises(UnknownChannel):
-        await fabric.channel("quotes")
+        await fabric.channel("never opened")
     assert {each["name"] for each in (await fabric.status())["members"]} >= {
         *(fabric.node, "atlanta", "dallas")
     }
