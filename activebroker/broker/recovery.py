@@ -163,6 +163,10 @@ class Recovery:
                 for each in child.stages.values():
                     if child.at == SUPPLIER and each.node != node:  # which could not run this one
                         graph.relocate(child, each.node)
+                        child.instead = (
+                            f"Channel {channel.name!r}, whose filter was beside it, goes on at "
+                            f"{node!r}."
+                        )
             yield from self._connect(channel, stage, feeds, received)
             return node
         return None

@@ -213,7 +213,8 @@ def test_what_ran_beside_a_filter_goes_on_alone_where_that_cannot_follow(scene: 
     source.publish(0)
     scene.net.run_for(FOUND_LOST)
     assert (scene.places(below), scene.places(DERIVED)) == (["dallas"], ["west"])
-    assert at(scene, below)[0] == "dallas"
+    place, instead = at(scene, below)
+    assert place == "dallas" and instead.endswith("was beside it, goes on at 'west'.")
     source.publish(0)
     scene.supplier("west", "B").publish(0)  # which asks for what is missing
     scene.finish(sink)
