@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from trading_for_tests import (
     Count,
     Counted,
     Dear,
+    Stuck,
     Trade,
     by_supplier,
     eventually,
@@ -23,7 +23,6 @@ from trading_for_tests import (
 )
 
 import activebroker as ab
-from activebroker import Event, FIFOFilter
 from activebroker.broker import endings
 from activebroker.core.errors import Closed, UnknownChannel
 from activebroker.runtime.pool import POOL
@@ -205,17 +204,6 @@ def test_a_fabric_that_is_closed_leaves_no_thread() -> None:
         lambda: not set(threading.enumerate()) - before,
         f"left: {set(threading.enumerate()) - before}",
     )
-
-
-class Stuck(FIFOFilter):
-    """Does not return from an event as long as there is the file."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def enqueue(self, event: Event) -> None:
-        while self.file.exists():
-            time.sleep(0.005)
 
 
 def test_a_filter_that_never_returns_does_not_keep_a_fabric_open(tmp_path: Path) -> None:

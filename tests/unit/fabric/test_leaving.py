@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -10,11 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from trading_for_tests import PATIENCE, Dear, Trade, eventually, trades
+from trading_for_tests import PATIENCE, Dear, Stuck, Trade, eventually, trades
 
 import activebroker as ab
+from activebroker import aio
 from activebroker.broker import peers
-from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
+from activebroker.core.errors import Closed, DeadlineExceeded, MoveFailed, Unreachable
 from activebroker.fabric.hosting import OnFailures, engines, join
 from activebroker.routing import Member
 from activebroker.runtime import Runtime, publishing
@@ -157,6 +159,80 @@ def test_a_fabric_closed_behind_a_stuck_consumer_says_so_in_time(
     assert time.monotonic() - began < hasty + 2
     assert not other._runtime._thread.is_alive()
     del subscription
+
+
+# --- after a move that is overdue -------------------------------------------------------------
+
+MOST = 10.0  # seconds; a deadline for slow machines, no pace: closing is given 1
+
+
+@pytest.fixture
+def held_up(tmp_path: Path) -> Iterator[Path]:
+    """As long as there is this file, a filter does not return from an event."""
+    (file := tmp_path / "stuck").touch()
+    yield file
+    file.unlink()
+
+
+@pytest.mark.parametrize("ends", ["close", "with", "with supplier", KeyboardInterrupt, SystemExit])
+def test_what_is_closed_amid_an_overdue_move_ends_in_time(
+    ends: str | type[BaseException], held_up: Path, hasty: float
+) -> None:
+    fabric = ab.Fabric(brokers=["atlanta", "dallas"])
+    channel = fabric.channel("trades", Trade)
+    stuck = channel.derive((Stuck, held_up), at="atlanta")
+    nyse, events = channel.supplier("NYSE"), stuck.subscribe()
+    nyse.publish(Trade("IBM", 1.0))
+    eventually(lambda: busy(fabric), "the filter has not begun")
+    with pytest.raises(MoveFailed, match=r"still moving.*held up by 'atlanta'"):
+        stuck.move("dallas", timeout=0.2)
+    nyse.publish(Trade("IBM", 2.0))  # which comes to nobody
+    began = time.monotonic()
+    match ends:
+        case "close" | "with":
+            with pytest.raises(DeadlineExceeded):
+                fabric.close() if ends == "close" else fabric.__exit__(None, None, None)
+        case "with supplier":
+            with pytest.raises(DeadlineExceeded), nyse:
+                pass
+        case _:
+            assert isinstance(ends, type)
+            with pytest.raises(ends), fabric, events, nyse:
+                raise ends
+    assert time.monotonic() - began < MOST
+    fabric.close()
+    assert time.monotonic() - began < 2 * MOST
+    assert not fabric._runtime._thread.is_alive()
+
+
+def busy(fabric: ab.Fabric) -> bool:
+    """Whether the filter at atlanta has taken an event."""
+    return any(stage["taken_events"] for stage in fabric.status()["nodes"]["atlanta"]["stages"])
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError, asyncio.CancelledError])
+def test_so_does_it_in_asyncio(
+    error: type[BaseException] | None, held_up: Path, hasty: float
+) -> None:
+    async def main() -> None:
+        async with aio.open(ab.Fabric, ["atlanta", "dallas"]) as fabric:
+            channel = await fabric.channel("trades", Trade)
+            stuck = await channel.derive((Stuck, held_up), at="atlanta")
+            async with stuck.subscribe(), channel.supplier("NYSE") as nyse:
+                await nyse.publish(Trade("IBM", 1.0))
+                await asyncio.to_thread(
+                    eventually, lambda: busy(fabric.sync), "the filter has not begun"
+                )
+                with pytest.raises(MoveFailed, match=r"still moving.*held up by 'atlanta'"):
+                    await stuck.move("dallas", timeout=0.2)
+                began.append(time.monotonic())
+                if error is not None:
+                    raise error
+
+    began: list[float] = []
+    with pytest.raises(error or DeadlineExceeded):
+        asyncio.run(main())
+    assert time.monotonic() - began[0] < MOST
 
 
 # --- when the fabric is gone ------------------------------------------------------------------

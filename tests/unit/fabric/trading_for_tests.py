@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -50,6 +51,17 @@ class Count(FIFOFilter):
     def enqueue(self, event: Event) -> None:
         self.count += 1
         super().enqueue(event.replace(Counted(event.content.price, self.count)))
+
+
+class Stuck(FIFOFilter):
+    """Does not return from an event as long as there is the file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def enqueue(self, event: Event) -> None:
+        while self.file.exists():
+            time.sleep(0.005)
 
 
 def trades(*prices: float) -> list[Trade]:
