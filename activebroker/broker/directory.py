@@ -234,8 +234,8 @@ class Directory:
         match body:
             case CheckpointTaken():
                 self._checkpoints.taken(body)
-            case OutletDrained(outlet):
-                self._endings.drained(outlet)
+            case OutletDrained(outlet, stopped):
+                self._endings.drained(outlet, stopped)
             case PeerSuspected():
                 self._judge(source, body)
 

@@ -122,11 +122,13 @@ class Endings:
             channel.left[own.id] = own
         self._retire()
 
-    def drained(self, outlet_id: int) -> None:
-        """An outlet that has ended keeps nothing any more."""
+    def drained(self, outlet_id: int, stopped: bool) -> None:
+        """An outlet that has ended keeps nothing any more; its filter was `stopped`, or not."""
         for each in self._graph.channels.values():
             if (outlet := each.outlets.get(outlet_id)) is not None:
                 outlet.drained = True
+                if stopped and outlet_id in each.stages:
+                    self._stopped(each, each.stages[outlet_id])
             if each.left.pop(outlet_id, None) is not None:
                 self._checkpoints.accept(each.name)
                 self._changes.go_on()
@@ -134,6 +136,17 @@ class Endings:
             if (outlet := relay.outlets.get(outlet_id)) is not None:
                 outlet.drained = True
         self._retire()
+
+    def _stopped(self, channel: Channel, stage: Stage) -> None:
+        """A filter has ended before its channel: keep nothing for it, and do not recover it."""
+        assert channel.parent is not None
+        parent = self._graph.channels[channel.parent]
+        serving = [flow.outlet for flow in self._graph.into(stage.id)]
+        before = self._graph.keepers(parent, channel.name)
+        alone = len(channel.stages) == 1  # else each has what is at its node
+        channel.stopped = alone
+        for outlet in (*serving, *(each for each in before if alone or each.node == stage.node)):
+            self._wiring.ask(outlet.node, ForgetTaker(outlet.id, channel.name))
 
     def _retire(self) -> None:
         """Relays that have passed on all of a supplier that has left are over.

@@ -279,7 +279,8 @@ class Exchange:
             return
         if stage.changing is not None:
             self._on_changed(id, ENDED)
-        self._drop_port(self.ports.pop(id), goes_on)
+        # One that was stopped goes on elsewhere if this node is lost before the directory knows.
+        self._drop_port(self.ports.pop(id), goes_on or stage.outlet.error is not None)
         if (outlet := self.outlets.get(id)) is not None:
             if not outlet.ended:
                 outlet.end()
@@ -559,8 +560,8 @@ class Exchange:
             "same activebroker release? Then subscribe, or derive, again."
         )
         log.error("%s", reason)
-        if port.id in self.stages:
-            self._drop_flow(port.flows[flow])
+        if port.id in self.stages:  # if it is lost before it has stopped, it may go on elsewhere
+            self._drop_flow(port.flows[flow], goes_on=True)
             self._arrived(port, flow, FlowEnded(flow, port.id, True, reason))
         else:
             self.close_port(port.id)
@@ -808,9 +809,10 @@ class Exchange:
                     ended = source in stage.port.leaving
                     self._tell(node, Settled(source, taker, stage.saving.inputs, ended))
             if self.outlets.pop(outlet.id, None) is not None:
-                self._send(self._directory, OutletDrained(outlet.id), ())
+                stopped = stage is not None and outlet.error is not None
+                self._send(self._directory, OutletDrained(outlet.id, stopped), ())
             self.remove_stage(outlet.id)
-            if stage is not None and outlet.error is not None:
+            if stage is not None and outlet.error is not None and not stage.port.closing:
                 self._stopped[outlet.id] = outlet.error
 
     def _set_idle_timer(self, stage: Stage) -> None:

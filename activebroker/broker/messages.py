@@ -471,9 +471,11 @@ class PeerSuspected(Message, frozen=True):
 
 
 class OutletDrained(Message, frozen=True):
-    """A node to the directory: an outlet that has ended keeps nothing for anybody any more."""
+    """A node to the directory: an outlet that has ended keeps nothing for anybody any more.
+    `stopped`: its filter was, by an error, of which all who take it know."""
 
     outlet: int
+    stopped: bool = False
 
 
 class PrepareMove(Message, frozen=True):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from activebroker.broker.changes import Attempt, Change
+from activebroker.broker.changing import ENDED
 from activebroker.broker.messages import ChangeStage, KeepStage, Modulate, ReportSent
 from activebroker.broker.names import channel_named
 from activebroker.broker.wiring import Wiring
@@ -99,16 +100,18 @@ def _change(
         patience,
     )
     failures: list[str] = []
-    slow: list[str] = []
+    others: list[str] = []  # that go on as they were, and why
     changing = False
     for stage, answer in zip(stages, answers, strict=True):
         if answer:
             failures.append(f"{STAYS}: {answer}")
+            if answer != ENDED:
+                others.append(f"{stage.node!r} could not ({answer})")
         elif answer is None:
             kept = yield from wiring.tidy([(stage.node, KeepStage(stage.id, change.id))])
             changing = changing or kept == [False]
             if kept == [True]:
-                slow.append(repr(stage.node))
+                others.append(f"{stage.node!r} {LATE}")
             failures.append(f"{STAYS}: {stage.node!r} {LATE}")
     if channel.envelope is change.envelope:  # the directory has its new state
         return None
@@ -118,4 +121,4 @@ def _change(
         return failures[0]
     # Of those at its suppliers, some may be lost, or have ended.
     channel.envelope, channel.next = change.envelope, None
-    return f"has changed, but {' and '.join(slow)} {LATE}: modulate it again" if slow else None
+    return f"has changed, but {' and '.join(others)}: modulate it again" if others else None

@@ -214,6 +214,7 @@ class Moves:
         if message.stage is not None:
             stage = self._exchange.open_stage(message.stage)
             stage.outlet.begun = False
+            stage.moving = True
             machine = Destination(plan, self._here)
             at = self._destinations[plan.derivation] = _AtDestination(
                 machine, stage, message.outputs
@@ -275,8 +276,11 @@ class Moves:
             self._at_origin(derivation, origin.Cancelled(), now)
             at.stage.moving = False
             self._exchange.pump(at.stage)
-        if cancelled and derivation in self._destinations:
-            self._at_destination(derivation, destination.Cancelled(), now)
+        if (there := self._destinations.get(derivation)) is not None:
+            if cancelled:
+                self._at_destination(derivation, destination.Cancelled(), now)
+            there.stage.moving = False
+            self._exchange.pump(there.stage)
         self._forget(derivation)
 
     def _forget(self, derivation: int) -> None:

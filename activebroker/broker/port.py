@@ -41,6 +41,11 @@ class InFlow:
     held: list[Item] = field(default_factory=list)
     consumed: int = 0  # bytes consumed but not yet given back as credit
 
+    @property
+    def all_here(self) -> bool:
+        """Whether it waits with its end."""
+        return bool(self.held) and isinstance(self.held[-1], FlowEnded)
+
 
 class Port:
     """Orders what arrives. Each method returns the (flow, item) pairs that are free to go on."""
@@ -67,6 +72,11 @@ class Port:
     def quiet(self) -> bool:
         """Whether no flow has anything to bring."""
         return not any(flow.begun for flow in self.flows.values())
+
+    @property
+    def closing(self) -> bool:
+        """Whether the channel was closed: no more flows will be opened."""
+        return self._awaited is not None
 
     @property
     def complete(self) -> bool:
@@ -144,8 +154,8 @@ class Port:
     def arrived(self, flow_id: int, item: Item) -> list[tuple[InFlow, Item]]:
         """Take the next item of a flow; an end may set others free."""
         flow = self.flows.get(flow_id)
-        if flow is None:
-            return []  # closed here while the item was under way
+        if flow is None or flow.all_here:
+            return []  # closed here, or broken, while the item was under way
         if flow.after:
             flow.held.append(item)
             return []
@@ -211,8 +221,8 @@ class Port:
         for flow in gone:
             if unopened and flow.begun:
                 continue
-            if flow.held and isinstance(flow.held[-1], FlowEnded):
-                continue  # all of it is here
+            if flow.all_here:
+                continue
             flow.lost = True
             if flow.recovers:
                 self.holes[flow.outlet] = None

@@ -51,9 +51,10 @@ class Recovery:
         self._expel = expel
 
     def possible(self, channel: Channel) -> bool:
-        """Whether there is something to go on from."""
+        """Whether there is something to go on from, and the filter has not been stopped."""
         known = channel.checkpoint is not None or channel.fresh
-        return not channel.closed and self._graph.recovers(channel) and known
+        over = channel.closed or channel.stopped
+        return not over and self._graph.recovers(channel) and known
 
     def candidates(
         self,

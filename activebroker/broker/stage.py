@@ -59,7 +59,7 @@ class Stage:
         self._capturing = False
         self._ending = False
         self._idling = False
-        self.moving = False  # its derivation is under way: it stays until the hand-over
+        self.moving = False  # its derivation is under way: it stays until that has ended
         self._leaving = False
         self._winding_up = False
         self._quiet = False  # nothing has arrived since the idle timer was set

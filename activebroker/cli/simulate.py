@@ -116,8 +116,8 @@ def _one(
     html: Path | None,
     as_json: Path | None,
 ) -> bool:
+    from activebroker.simulation.drawing import draw
     from activebroker.simulation.run import hush, run
-    from activebroker.simulation.scenario import draw
     from activebroker.simulation.shrink import load
 
     hush()
@@ -277,8 +277,8 @@ def _show_violations(violations: tuple[str, ...], limit: int | None) -> None:
 
 def _explain(out: Console, seed: int, html: Path | None) -> Scenario:
     """Shrink a failing seed's scenario, keep it in a file, and tell its story."""
+    from activebroker.simulation.drawing import draw
     from activebroker.simulation.run import run
-    from activebroker.simulation.scenario import draw
     from activebroker.simulation.shrink import save, shrink
 
     scenario = draw(seed)

@@ -136,6 +136,7 @@ class Channel:
     `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
     very beginning. None and not `fresh`: it could not. `returning`: it is at its suppliers again,
     but what it made at an earlier place may be lost still, so that it can go on elsewhere yet.
+    `stopped`: it was, by an error, and does not go on anywhere.
     """
 
     name: str
@@ -153,6 +154,7 @@ class Channel:
     checkpoint: Checkpoint | None = None
     fresh: bool = True
     returning: bool = False
+    stopped: bool = False
     next: Next | None = None
     owned: bool = True
     lease: float | None = None

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +51,7 @@ from activebroker.broker.effects import (
     Transmit,
     UnloadStage,
 )
+from activebroker.broker.failing import instead
 from activebroker.broker.messages import CallBody, ClaimName, FailuresReported, Unsubscribe
 from activebroker.broker.node import Node
 from activebroker.core.errors import (
@@ -63,7 +64,6 @@ from activebroker.core.errors import (
 )
 from activebroker.events import TypeRegistry
 from activebroker.routing import Member
-from activebroker.runtime.failing import instead
 from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
@@ -465,14 +465,11 @@ class Runtime:
 
     def _failed(self, effect: Effect, error: Exception) -> None:
         """Let an effect that could not be carried out cost what it was for, if it was for that."""
-        if isinstance(effect, Deliver):
-            told: Sequence[Input] | None = [PortClosed(effect.port)]
-            if (queue := self._queues.pop(effect.port, None)) is not None:
-                queue.end(ActiveBrokerError(f"Node {self.name!r} could not deliver: {error!r}"))
-        else:
-            told = instead(effect, self._node.exchange.stages, error)
+        told = instead(effect, self._node.exchange.stages, error)
         if told is None:
             raise error
+        if isinstance(effect, Deliver) and (queue := self._queues.pop(effect.port, None)):
+            queue.end(ActiveBrokerError(f"Node {self.name!r} could not deliver: {error!r}"))
         log.error("node %r could not %s", self.name, type(effect).__name__, exc_info=error)
         # Not at once: effects that follow this one come first.
         self._inbox.extend(told)

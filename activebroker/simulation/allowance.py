@@ -11,6 +11,7 @@ from activebroker.core.errors import (
     MoveFailed,
     Unreachable,
 )
+from activebroker.simulation.edge import PLANTED, explains
 from activebroker.simulation.reference import Deadly
 from activebroker.simulation.scenario import SHORT, Scenario
 from activebroker.simulation.users import Channel, Consumer, Supplier
@@ -27,6 +28,7 @@ _REFUSALS = (
     "An offload of some consumers needs",
     "ModuleNotFoundError: planted",  # at the host that can load no filter
 )
+_COSTS = (PLANTED,)  # and where something failed at an edge
 # Why a channel may end early: there is nobody who can load its filter.
 _ENDS = ("could not go on",)
 _NOWHERE = "no place for it but the directory's"
@@ -61,6 +63,8 @@ class Allowance:
         """Whether a request may be answered with this error."""
         if type(error) is ActiveBrokerError:
             return False  # a fault of the directory itself
+        if self._world.costly and any(part in str(error) for part in _COSTS):
+            return True
         if self._world.deaths or any(part in str(error) for part in _REFUSALS):
             return True
         if isinstance(error, DeadlineExceeded):
@@ -70,7 +74,7 @@ class Allowance:
     def end(self, consumer: Consumer) -> bool:
         """Whether a subscription may end as it did."""
         error = consumer.intake.error
-        if error is None:
+        if error is None or explains(self._world, consumer, error):
             return True
         if not (self._world.deaths and isinstance(error, Unreachable)):
             return False

@@ -13,7 +13,8 @@ from activebroker.matching import Parcel
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Host, Intake
 from activebroker.simulation.machines import leftovers, served
-from activebroker.simulation.reference import Seen, Stream
+from activebroker.simulation.reference import REASON, Seen, Stream
+from activebroker.simulation.rows import seen_in
 from activebroker.simulation.scenario import HUB
 from activebroker.simulation.users import Consumer, Users
 
@@ -25,7 +26,7 @@ def seen_by(intake: Intake) -> dict[str, list[Seen]]:
     seen: dict[str, list[Seen]] = {}
     for batch in intake.batches:
         events = seen.setdefault(batch.supplier, [])
-        events += [(item.n, item.group, item.trace) for item in batch.contents()]
+        events += seen_in(batch)
     return seen
 
 
@@ -81,7 +82,8 @@ def deliveries(users: Users, allowance: Allowance) -> Iterator[str]:
             right: list[Stream] = []
             found: list[str] = []
             for stream in channel.content.possible(name):
-                wrong = _wrong(stream, name, mine, got, [w and name not in cut for w in whole])
+                complete = [each and name not in cut for each in whole]
+                wrong = _wrong(stream, name, mine, got, complete, channel.content.sure)
                 if wrong is None:
                     right.append(stream)
                 else:
@@ -99,14 +101,17 @@ def _wrong(
     consumers: list[Consumer],
     got: list[dict[str, list[Seen]]],
     complete: list[bool],
+    sure: bool,
 ) -> str | None:
-    """How one content of a channel does not fit what its consumers got of a supplier."""
-    elements = [element for element in stream if element.event is not None]
+    """How one content of a channel does not fit what its consumers got of a supplier. Not `sure`:
+    events that are none for a consumer may have been none for a filter before."""
+    elements = [e for e in stream if e.event is not None and (sure or e.readable)]
     expected = [element.seen for element in elements]
     for consumer, seen, whole in zip(consumers, got, complete, strict=True):
         reached = consumer.latest_start.get(supplier, 0)
         latest = sum(element.raw <= reached for element in elements)
-        if (wrong := compare(seen.get(supplier, ()), expected, latest, whole)) is not None:
+        its = [each for each in seen.get(supplier, ()) if sure or each[2] != REASON]
+        if (wrong := compare(its, expected, latest, whole)) is not None:
             kind, _, what = wrong.partition(": ")
             return f"{kind}: {_where(consumer)}, of {supplier}: {what}"
     return None
@@ -165,6 +170,7 @@ def leases(users: Users) -> Iterator[str]:
     world = users.world
     ended = served(world.hosts[HUB].node)
     held: dict[str, None] = {}
+    stopped: dict[str, None] = {}
     for channel in reversed(users.channels):  # those that are derived from others before these
         owner = channel.owner
         if channel.closed:
@@ -174,13 +180,22 @@ def leases(users: Users) -> Iterator[str]:
             each.channel is channel and each.there and not (each.host.expelled or each.intake.ended)
             for each in users.consumers
         )
+        if channel.name in stopped or any(
+            each.channel is channel and each.there and each.intake.error is not None
+            for each in users.consumers
+        ):  # who has heard that a filter was stopped has its subscription until it is closed
+            stopped[channel.name] = None
+            if channel.parent is not None:
+                stopped[channel.parent.name] = None
         if owned or taken or channel.name in held:
             held[channel.name] = None
             if channel.parent is not None:
                 held[channel.parent.name] = None
             if "nobody has taken it" in (ended.get(channel.name) or ""):
                 yield f"lease: {channel.name} has ended, and is held"
-        elif channel.parent is not None and ended.get(channel.name, "") is None:
+        elif channel.parent is None or channel.name in stopped:
+            continue
+        elif ended.get(channel.name, "") is None:
             yield f"lease: nobody holds {channel.name}, and it is there"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from simpy.events import Event
 
+from activebroker.simulation import edge
 from activebroker.simulation.scenario import HUB, SHORT, Fault
 
 if TYPE_CHECKING:
@@ -138,6 +139,11 @@ class Faults:
                     world.soon(seconds, lambda _: self._start(name))
             case "claim":
                 self._claim(host)
+            case "fail":
+                world.failing.append(edge.FAILS[fault.other % len(edge.FAILS)])
+            case "garble":
+                world.note("fault", name, f"sends nonsense for {seconds:g} s")
+                host.garbles_until = max(host.garbles_until, world.env.now + seconds)
             case "pause":
                 if name == HUB:
                     seconds = min(seconds, SHORT)

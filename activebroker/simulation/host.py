@@ -10,14 +10,16 @@ from msgspec import structs
 
 from activebroker.broker import Node
 from activebroker.broker import effects as fx
-from activebroker.broker.messages import CallBody
+from activebroker.broker.messages import CallBody, FailuresReported
 from activebroker.broker.node import TICK
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, TypeRegistry
 from activebroker.filters import Failure, FilterRunner
 from activebroker.routing import Member, StageSpec
+from activebroker.simulation import edge
 from activebroker.simulation.machines import idle_ticks
 from activebroker.simulation.reference import ITEM, KILLS, payload_of
+from activebroker.simulation.rows import TOUCHY
 from activebroker.simulation.scenario import HUB
 
 if TYPE_CHECKING:
@@ -73,7 +75,8 @@ class Host:
         self.name = member.name
         self.member = member
         self.registry = TypeRegistry()
-        self.registry.register(ITEM)  # what a program that uses the channel knows
+        for type_ in (ITEM, TOUCHY):  # what a program that uses the channel knows
+            self.registry.register(type_)
         self.node = Node(member, HUB, self.registry)
         if member.name != HUB:
             self.node.peers.members[HUB] = Member(HUB, HUB, True, 0)
@@ -85,7 +88,8 @@ class Host:
         self.slow_until = 0.0
         self.supplies: dict[int, Supply] = {}
         self.intakes: dict[int, Intake] = {}
-        self.failures: list[Failure] = []
+        self.reports: list[FailuresReported] = []
+        self.garbles_until = 0.0  # until when it sends nonsense for events
         self.runners: dict[int, FilterRunner] = {}
         self._specs: dict[int, StageSpec] = {}  # of the runners
         self._closed_outlets: dict[int, bool] = {}  # before their supplies were made
@@ -112,7 +116,11 @@ class Host:
         world = self.world
         world.counts["inputs"] += 1
         for effect in self.node.handle(input, world.env.now):
-            _PERFORM[type(effect)](self, effect)
+            if world.failing and type(effect) in world.failing:
+                world.failing.remove(type(effect))
+                self._failed(effect)
+            else:
+                _PERFORM[type(effect)](self, effect)
         world.watch(self)
 
     def frame_arrived(self, source: str, frame: tuple[bytes, Any], input: fx.FrameArrived) -> None:
@@ -193,13 +201,31 @@ class Host:
         self.give(fx.PortOpened(port))
         return intake
 
+    @property
+    def failures(self) -> list[Failure]:
+        """The events that were lost by filters that this process derived, as far as they show."""
+        return [each for report in self.reports for each in report.samples]
+
     # --- effects ------------------------------------------------------------------------------
 
+    def _failed(self, effect: fx.Effect) -> None:
+        """As in the runtime: it costs what it was for."""
+        told = edge.failed(self, effect)
+        if isinstance(effect, fx.Deliver) and (intake := self.intakes.pop(effect.port, None)):
+            intake.ended, intake.error = True, ActiveBrokerError(edge.UNDELIVERED)
+        for input in told:
+            self.post(input)
+
     def _transmit(self, effect: fx.Transmit) -> None:
-        self.world.network.transmit(self, effect.peer, effect.address, effect.frames)
+        frames = effect.frames
+        if self.garbles_until > self.world.env.now:
+            frames = [edge.garbled(self.world, frame) for frame in frames]
+        self.world.network.transmit(self, effect.peer, effect.address, frames)
 
     def _deliver(self, effect: fx.Deliver) -> None:
-        world, intake = self.world, self.intakes[effect.port]
+        world = self.world
+        if (intake := self.intakes.get(effect.port)) is None:
+            return  # given up, as one that could not be delivered to
         if intake.ended:
             world.violated("ended", f"{self.name} gets events of a subscription that has ended")
         intake.batches.append(effect.batch)
@@ -214,7 +240,8 @@ class Host:
             world.soon(due - now, lambda _: self.give(consumed))
 
     def _end_subscription(self, effect: fx.EndSubscription) -> None:
-        intake = self.intakes[effect.port]
+        if (intake := self.intakes.get(effect.port)) is None:
+            return
         if intake.ended:
             self.world.violated("ended", f"a subscription at {self.name} ends twice")
         intake.ended, intake.error = True, effect.error
@@ -252,7 +279,7 @@ class Host:
         self.world.soon(0.0, tell)
 
     def _show_failures(self, effect: fx.ShowFailures) -> None:
-        self.failures += effect.report.samples
+        self.reports.append(effect.report)
 
     def _forget_peer(self, effect: fx.ForgetPeer) -> None:
         self.world.network.forget(self.name, effect.peer)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import ModuleType
 from typing import Any
 
 from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
+from activebroker.broker import failing
 from activebroker.broker.changing import Changing, ChangingState
 from activebroker.broker.deaths import Record
 from activebroker.broker.directory import Directory
 from activebroker.broker.effects import CancelTimer
+from activebroker.broker.endings import Endings
 from activebroker.broker.exchange import Exchange
 from activebroker.broker.leases import Leases
 from activebroker.broker.link import Link
@@ -38,11 +41,13 @@ from activebroker.broker.recoveries import Recoveries
 from activebroker.broker.recovery import Recovery
 from activebroker.broker.stage import Stage
 from activebroker.broker.wiring import Wiring
-from activebroker.filters import FilterRunner, Payload
+from activebroker.events import Batch
+from activebroker.filters import FilterRunner, Payload, RunResult
 from activebroker.matching import Parcel, select
 from activebroker.routing import Channel, Positions
+from activebroker.simulation.drawing import draw
 from activebroker.simulation.run import hush, run
-from activebroker.simulation.scenario import Scenario, draw
+from activebroker.simulation.scenario import Scenario
 from activebroker.simulation.shrink import kind
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -51,7 +56,7 @@ SEEDS = 2000  # in which each is to be found
 
 
 def plant(
-    name: str, owner: type, method: str
+    name: str, owner: type | ModuleType, method: str
 ) -> Callable[[Callable[..., Callable[..., Any]]], Callable[..., Callable[..., Any]]]:
     """Register what makes, of the original `owner.method`, the one with the fault."""
 
@@ -535,6 +540,38 @@ def _(original: Original) -> Original:
 @plant("the directory's node is not spared", Recovery, "candidates")
 def _(original: Original) -> Original:
     return lambda self, channel, *how: original(self, channel)
+
+
+# --- what goes wrong at the edge of a node --------------------------------------------------------
+
+
+@plant("a row that is no event loses its batch", Batch, "_read_apart")
+def _(original: Original) -> Original:
+    def read_apart(self: Batch) -> Any:
+        _, _, unreadable = original(self)
+        return self.slice(0, 0), [], unreadable
+
+    return read_apart
+
+
+@plant("an event that is none is lost without a word", FilterRunner, "_read")
+def _(original: Original) -> Original:
+    return lambda self, batch, result: original(self, batch, RunResult())
+
+
+@plant("what is no batch is dropped without a word", Exchange, "_break")
+def _(original: Original) -> Original:
+    return lambda self, *of: None
+
+
+@plant("a failed effect is not told", failing, "instead")
+def _(original: Original) -> Original:
+    return lambda effect, stages, error: []
+
+
+@plant("what feeds a filter that was stopped keeps its events", Endings, "_stopped")
+def _(original: Original) -> Original:
+    return lambda self, channel, stage: None
 
 
 # --- how soon they are found ----------------------------------------------------------------------

@@ -19,9 +19,9 @@ from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from activebroker.simulation.drawing import draw
 from activebroker.simulation.outcome import Carried, Covered, Outcome
 from activebroker.simulation.run import hush, run
-from activebroker.simulation.scenario import draw
 
 Simulate = Callable[[int], Outcome]
 CHUNK = 20  # seeds: some tenths of a second, so that progress is seen and little is lost

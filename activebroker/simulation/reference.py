@@ -17,6 +17,8 @@ from activebroker.events import Event, EventType
 from activebroker.filters import Envelope, FIFOFilter, FilterSpec, Payload, analyse, pack, unpack
 
 KEY = b"k" * 32
+UNREADABLE = "no such event"  # what a class raises that refuses to be built
+REASON = f"LookupError: {UNREADABLE}"
 KILLS = "kills its process"  # what the simulation takes a filter for that raises it
 Seen = tuple[int, int, str]  # what identifies a forwarded event: its number, group and trace
 
@@ -35,6 +37,11 @@ class Item:
 
 
 ITEM = EventType.of(Item)
+
+
+def group_of(n: int) -> int:
+    """Of an event, by its number: any of four, in no simple order."""
+    return (n * 2654435761 >> 8) % 4
 
 
 class Few(FIFOFilter):
@@ -195,17 +202,20 @@ def payload_of(envelope: Envelope) -> Payload:
 class Element:
     """One event of a channel; `event` None: the end of the supplier's stream.
 
-    `raw` is how much of what the supplier handed over, ends included, it takes to make it.
+    `raw` is how much of what the supplier handed over, ends included, it takes to make it. One that
+    is not `readable` is an event to nobody who has to decode it.
     """
 
     raw: int
     event: Event | None
+    readable: bool = True
 
     @property
     def seen(self) -> Seen:
         assert self.event is not None
         item = self.event.content
-        return item.n, item.group, item.trace
+        trace = item.trace if self.readable else REASON
+        return item.n, item.group, trace
 
 
 Stream = list[Element]
@@ -240,6 +250,8 @@ def forwarded(
                 instance = None
             out.append(element)
             continue
+        if not (element.readable or envelope_of(filter).exact):
+            continue  # lost here
         if instance is None:
             instance = filter()
             if groups is not None:
@@ -250,7 +262,8 @@ def forwarded(
             instance._take()  # the event is lost, with what it had forwarded
         except RuntimeError:
             return out  # no process gets over this event
-        out += [Element(element.raw, event) for event in instance._take()]
+        made = instance._take()
+        out += [Element(element.raw, event, element.readable) for event in made]
     if end is not None:
         if instance is not None:
             instance.on_end()
@@ -293,14 +306,22 @@ class Content:
     def root(self) -> Content:
         return self if self.parent is None else self.parent.root
 
+    @property
+    def sure(self) -> bool:
+        """Whether it is known which filters have decoded its events: exact ones do where their
+        predicate raises, or while they change."""
+        if self.parent is None or self.filter is None:
+            return True
+        return self.parent.sure and self.filter not in (*RAISING, *MODULATED)
+
     def lengths(self) -> dict[str, int]:
         """The raw positions now, by supplier."""
         return {supplier: len(stream) for supplier, stream in self.root.raw.items()}
 
-    def hand_over(self, supplier: str, event: Event | None) -> None:
+    def hand_over(self, supplier: str, event: Event | None, readable: bool = True) -> None:
         """A supplier of this root hands an event over, or ends."""
         stream = self.raw.setdefault(supplier, [])
-        stream.append(Element(len(stream) + 1, event))
+        stream.append(Element(len(stream) + 1, event, readable))
 
     def possible(self, supplier: str) -> Iterator[Stream]:
         """The contents that are right, each once a way to come about."""

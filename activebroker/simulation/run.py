@@ -11,6 +11,7 @@ from functools import partial
 
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
+from activebroker.simulation.losses import losses
 from activebroker.simulation.outcome import Outcome
 from activebroker.simulation.scenario import (
     BROKER_NAMES,
@@ -97,6 +98,7 @@ def _play(world: World, scenario: Scenario) -> None:
     _calm(world, users)
     world.violations += checkers.endings(users, allowance)
     world.violations += checkers.deliveries(users, allowance)
+    world.violations += losses(users)
     for consumer in users.consumers:
         if consumer.there:
             users.leave(consumer)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from activebroker.broker import messages as m
 from activebroker.broker.frame import decode
 from activebroker.events import Batch, load
+from activebroker.simulation.edge import NONSENSE
 from activebroker.simulation.reference import ITEM
 from derivation.protocol import Plan
 
@@ -35,6 +36,8 @@ class Flows:
             case m.Events(to, supplier, fingerprint):
                 flows = ", ".join(str(flow) for flow, _ in to)
                 if fingerprint == ITEM.fingerprint:
+                    if list(frame[1]) == [NONSENSE]:
+                        return f"nonsense of {supplier}", None
                     batch = load(ITEM, supplier, frame[1])
                     return f"{summary(batch)} in flow {flows}", None
                 return f"events of {supplier} in flow {flows}", None

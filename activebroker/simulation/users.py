@@ -29,10 +29,10 @@ from activebroker.core.errors import (
     UnknownPlace,
     Unreachable,
 )
-from activebroker.events import Batch, encode
+from activebroker.events import Batch
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
-from activebroker.simulation import reference
+from activebroker.simulation import reference, rows
 from activebroker.simulation.host import Answered, Host, Intake, Supply
 from activebroker.simulation.machines import served_by
 from activebroker.simulation.reference import (
@@ -42,7 +42,6 @@ from activebroker.simulation.reference import (
     Change,
     Content,
     Deadly,
-    Item,
     Some,
     Twice,
     envelope_of,
@@ -53,6 +52,7 @@ from activebroker.simulation.scenario import (
     HUB,
     MODULATED,
     RAISING,
+    TOUCHY,
     Options,
     Step,
 )
@@ -211,8 +211,12 @@ class Users:
         self.suppliers.append(supplier)
 
         def handed(batch: Batch | None) -> None:
-            for event in batch.events() if batch is not None else (None,):
-                channel.content.hand_over(name, event)
+            if batch is None:
+                channel.content.hand_over(name, None)
+                return
+            meant, readable = rows.without_checks(batch)
+            for event, is_one in zip(meant.events(), readable, strict=True):
+                channel.content.hand_over(name, event, is_one)
 
         def opened(outlet: int) -> None:
             supplier.outlet = outlet
@@ -230,12 +234,12 @@ class Users:
             return
         if len(supply.waiting) > MOST_WAITING:
             return
+        type_, count = (rows.TOUCHY, count - TOUCHY) if count > TOUCHY else (ITEM, count)
         first = supplier.next_seq
-        numbers = range(first, first + count)
-        contents = [Item(n, _group(n), "", bytes(self.options.blob)) for n in numbers]
         supplier.next_seq += count
         self.world.counts["events published"] += count
-        batch = encode(ITEM, contents, supplier.name, first, first)
+        numbers = range(first, first + count)
+        batch = rows.batch_of(type_, supplier.name, numbers, self.options.blob)
         self._step(supplier.host, f"{supplier.name} publishes {first}, {count} events")
         supplier.host.publish(supplier.outlet, batch)
 
@@ -458,8 +462,3 @@ class Users:
 
 def _pick(choices: list[T], number: int) -> T | None:
     return choices[number % len(choices)] if choices else None
-
-
-def _group(n: int) -> int:
-    """Of an event, by its number: any of four, in no simple order."""
-    return (n * 2654435761 >> 8) % 4

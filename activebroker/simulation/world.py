@@ -15,7 +15,7 @@ from simpy.events import Event, Timeout
 from activebroker.broker import effects as fx
 from activebroker.broker.messages import ClaimName, Join
 from activebroker.routing import Member
-from activebroker.simulation import story
+from activebroker.simulation import edge, story
 from activebroker.simulation.faults import Faults
 from activebroker.simulation.host import Host
 from activebroker.simulation.kinds import Kinds
@@ -59,6 +59,8 @@ class World:
         self.deaths: dict[str, None] = {}  # names of hosts of which a process has died
         # Channels whose filters no host can load, or (channel, host) where only that cannot.
         self.unloadable: set[str | tuple[str, str]] = set()
+        self.costly: list[edge.Cost] = []  # what has failed at the edges of nodes
+        self.failing: list[type[fx.Effect]] = []  # of each, the next one fails, wherever that is
         self.refusing: set[str] = set()  # hosts that can load no filter
         self.under_way = 0  # what is scheduled, timers left out
         self.last_timer = 0

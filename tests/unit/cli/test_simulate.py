@@ -14,10 +14,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from activebroker.cli import app
+from activebroker.simulation.drawing import draw
 from activebroker.simulation.outcome import Outcome
 from activebroker.simulation.pool import Death, Failure, Tally
 from activebroker.simulation.run import run
-from activebroker.simulation.scenario import Scenario, Step, draw
+from activebroker.simulation.scenario import Scenario, Step
 from activebroker.simulation.shrink import load, save
 
 CELL = ("origin", "CAPTURING", "pause")

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from activebroker.simulation.drawing import draw
 from activebroker.simulation.run import run
-from activebroker.simulation.scenario import Fault, Scenario, draw
+from activebroker.simulation.scenario import Fault, Scenario
 
 SEEDS_A_TEST = 20
 CALM = {"loss": 0.0, "duplication": 0.0, "reordering": 0.0, "straggling": 0.0, "patience": 100.0}

@@ -36,6 +36,7 @@ from activebroker.broker.effects import (
     Transmit,
     UnloadStage,
 )
+from activebroker.broker.failing import instead
 from activebroker.broker.messages import ReportStatus
 from activebroker.core.errors import (
     Closed,
@@ -45,7 +46,6 @@ from activebroker.core.errors import (
     Unreachable,
 )
 from activebroker.runtime import Runtime
-from activebroker.runtime.failing import instead
 from activebroker.runtime.workers import Workers
 from activebroker.transport import LocalTransport
 

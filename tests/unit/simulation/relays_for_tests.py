@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from activebroker.simulation.scenario import Fault, Scenario, Step, draw
+from activebroker.simulation.drawing import draw
+from activebroker.simulation.scenario import Fault, Scenario, Step
 
 
 def relay_dies(seed: int) -> Scenario:

@@ -11,17 +11,10 @@ from activebroker.broker.messages import OpenChannel
 from activebroker.core.errors import Unreachable
 from activebroker.events.wire import describe
 from activebroker.simulation import checkers
+from activebroker.simulation.drawing import AIMS, HOLDS, draw
 from activebroker.simulation.machines import is_member, is_orphan
 from activebroker.simulation.reference import ITEM
-from activebroker.simulation.scenario import (
-    AIMS,
-    HOLDS,
-    HUB,
-    SHORT,
-    Fault,
-    Scenario,
-    draw,
-)
+from activebroker.simulation.scenario import HUB, SHORT, Fault, Scenario
 from activebroker.simulation.world import World
 from derivation.source import Source
 

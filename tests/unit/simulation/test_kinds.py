@@ -7,10 +7,11 @@ from io import StringIO
 
 from rich.console import Console
 
+from activebroker.simulation.drawing import draw
 from activebroker.simulation.kinds import cells, kinds_table, met, missing, unforeseen
 from activebroker.simulation.outcome import Carried, Outcome
 from activebroker.simulation.run import run
-from activebroker.simulation.scenario import Options, Scenario, Step, draw
+from activebroker.simulation.scenario import Options, Scenario, Step
 
 COUNT, FEW = 0, 1  # the filters of a derivation
 # Hosts and places of a setting with two brokers, one source and one sink.

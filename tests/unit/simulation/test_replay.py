@@ -7,15 +7,15 @@ import sys
 from pathlib import Path
 
 import activebroker
+from activebroker.simulation.drawing import draw
 from activebroker.simulation.outcome import Outcome
 from activebroker.simulation.run import run
-from activebroker.simulation.scenario import draw
 
 ROOT = Path(activebroker.__file__).parents[1]
 SEEDS = range(15, 35)  # some with limited bandwidth and filters that raise
 REPLAY = f"""
 from activebroker.simulation.run import run
-from activebroker.simulation.scenario import draw
+from activebroker.simulation.drawing import draw
 for seed in range({SEEDS.start}, {SEEDS.stop}):
     print(run(draw(seed), record=False).trace_hash)
 """

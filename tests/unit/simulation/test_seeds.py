@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from activebroker.broker.stage import Stage
+from activebroker.simulation.drawing import draw
 from activebroker.simulation.run import run
-from activebroker.simulation.scenario import Scenario, draw
+from activebroker.simulation.scenario import Scenario
 
 SEEDS, SEEDS_A_TEST = 1200, 100
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from activebroker.simulation.drawing import draw
 from activebroker.simulation.outcome import Outcome
-from activebroker.simulation.scenario import Fault, Options, Scenario, Step, draw
+from activebroker.simulation.scenario import Fault, Options, Scenario, Step
 from activebroker.simulation.shrink import (
     SIMPLEST,
     NotAScenario,

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from activebroker.broker.effects import (
     ChangeFilter,
+    Deliver,
     Effect,
     Input,
     LoadStage,
+    PortClosed,
     RestoreStage,
     RunStage,
     SnapshotStage,
@@ -26,13 +28,15 @@ from activebroker.filters import Failure, RunResult
 def instead(
     effect: Effect, stages: Mapping[int, Stage], error: Exception
 ) -> Sequence[Input] | None:
-    """What the node is told instead of the effect's own answer; None where it was not for one
-    stage.
+    """What the node is told instead of the effect's own answer; None where it was for no one stage
+    or subscription.
 
     A stage whose work fails stops, with the error for those who take its events.
     """
     text = f"{type(error).__name__}: {error}"
     match effect:
+        case Deliver(port):
+            return [PortClosed(port)]
         case LoadStage(spec):
             return [StageLoaded(spec.id, text)]
         case RunStage(stage):

@@ -1,0 +1,83 @@
+"""What a filter leaves behind that was stopped because a node could not run it: nothing."""
+
+from __future__ import annotations
+
+import pytest
+from scene_for_tests import FOUND_LOST, Scene
+
+from activebroker.broker.effects import ChangeFilter, RunStage
+from activebroker.broker.messages import Modulate
+from activebroker.core.errors import Closed, FilterStopped, ModulationFailed
+from activebroker.simulation.edge import PLANTED
+from activebroker.simulation.reference import Above, Count, envelope_of
+
+
+@pytest.mark.parametrize("at", ["supplier", "atlanta"])
+def test_its_supplier_can_leave_and_come_back_under_its_name(at: str) -> None:
+    """It is stopped at the very end of the stream, of which it would have to settle that."""
+    scene = Scene()
+    east = scene.supplier("east", "s1")
+    sink = scene.subscribe("west", scene.derive(Count, at))
+    east.publish(0, 1)
+    scene.settle()
+    scene.net.failing.append(RunStage)
+    scene.close_supplier(east)
+    scene.settle()
+    assert sink.traces == ["0/1", "1/2"]
+    assert isinstance(sink.intake.error, FilterStopped) and str(sink.intake.error) == PLANTED
+    again = scene.supplier("east", "s1")
+    others = scene.subscribe("west", "x")
+    again.publish(0)
+    scene.settle()
+    assert others.traces == ["0"]
+    scene.finish(others)
+
+
+def test_it_does_not_go_on_elsewhere_when_its_broker_dies() -> None:
+    """It is not fed any more: at another place it would wait for good."""
+    scene = Scene()
+    east = scene.supplier("east", "s1")
+    channel = scene.derive(Count, "atlanta")
+    sink = scene.subscribe("west", channel)
+    scene.net.failing.append(RunStage)
+    east.publish(0)
+    scene.settle()
+    assert isinstance(sink.intake.error, FilterStopped)
+    scene.unsubscribe(sink)
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    assert not scene.host("dallas").runners
+    with pytest.raises(Closed, match=r"ran the filter of channel 'x\.Count', is gone"):
+        scene.subscribe("west", channel)
+    scene.finish()
+
+
+def test_one_that_is_stopped_when_its_channel_is_closed_is_forgotten() -> None:
+    scene = Scene()
+    sink = scene.subscribe("west", scene.derive(Count, "atlanta"))
+    scene.net.failing.append(RunStage)
+    scene.finish()  # whose checks find what is left
+    assert str(sink.intake.error) == PLANTED
+
+
+def test_one_that_cannot_take_its_new_parameters_says_so_though_others_can() -> None:
+    scene = Scene()
+    sources = scene.supplier("east", "s1"), scene.supplier("west", "s2")
+    channel = scene.derive(Above, "supplier")
+    sink = scene.subscribe("dallas", channel)
+    change = Modulate(channel, envelope_of(Above, (2,)), "west", 5.0)
+    scene.net.failing.append(ChangeFilter)
+    with pytest.raises(
+        ModulationFailed, match=r"has changed, but '(east|west)' could not \(Planted: planted\)"
+    ):
+        scene.ask("west", change)
+    for source in sources:
+        source.publish(0, 2)
+    scene.settle()
+    assert sorted(sink.traces) == ["0", "1"], "one as it was, one with its new ones"
+    scene.ask("west", change)
+    for source in sources:
+        source.publish(0, 2)
+    scene.settle()
+    assert sorted(sink.traces)[2:] == ["3", "3"]
+    scene.finish(sink)

@@ -1,0 +1,99 @@
+"""What fails at a node's edge, rows that are no events, and what is made of them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolError
+from activebroker.simulation import edge, rows
+from activebroker.simulation.drawing import draw
+from activebroker.simulation.edge import Cost
+from activebroker.simulation.host import Intake
+from activebroker.simulation.reference import (
+    REASON,
+    Content,
+    Count,
+    Element,
+    Few,
+    forwarded,
+    group_of,
+)
+from activebroker.simulation.run import run
+from activebroker.simulation.scenario import TOUCHY
+from activebroker.simulation.users import Channel, Consumer
+from activebroker.simulation.world import World
+
+DRAWN = [draw(seed) for seed in range(1000)]
+
+
+@pytest.mark.parametrize("size", [4, 20])
+def test_a_consumer_has_word_of_each_row_that_is_none_at_its_place(size: int) -> None:
+    batch = rows.batch_of(rows.TOUCHY, "s1", range(5, 5 + size), 0)
+    seen = rows.seen_in(batch)
+    assert [n for n, _, _ in seen] == list(range(5, 5 + size))
+    assert [n for n, _, trace in seen if trace == REASON] == [
+        n for n in range(5, 5 + size) if rows.refuses(n)
+    ]
+
+
+def test_such_a_row_is_lost_at_a_filter_that_decodes_it_and_passes_one_that_does_not() -> None:
+    meant, readable = rows.without_checks(rows.batch_of(rows.TOUCHY, "s1", range(4), 0))
+    stream = [
+        Element(n + 1, event, is_one)
+        for n, (event, is_one) in enumerate(zip(meant.events(), readable, strict=True))
+    ]
+    assert [e.seen[0] for e in forwarded(Count, stream, 0, None)] == [0, 2, 3]
+    passed = [e.seen for e in forwarded(Few, stream, 0, None)]
+    assert passed == [
+        (n, group_of(n), REASON if rows.refuses(n) else "") for n in range(4) if group_of(n) != 1
+    ]
+
+
+ERRORS: list[tuple[Cost, ActiveBrokerError, bool]] = [
+    (Cost("x.Count"), FilterStopped(edge.PLANTED), True),
+    (Cost("x"), FilterStopped(edge.PLANTED), False),
+    (Cost("x.Count"), FilterStopped("something else"), False),
+    (Cost("x.Count"), ActiveBrokerError(edge.PLANTED), False),
+    (Cost(port=7), ActiveBrokerError(edge.UNDELIVERED), True),
+    (Cost(port=8), ActiveBrokerError(edge.UNDELIVERED), False),
+    (Cost(suppliers=("s1",)), ProtocolError("cannot read the events of 's1'"), True),
+    (Cost(suppliers=("s1",)), FilterStopped("cannot read the events of 's1'"), True),
+    (Cost(suppliers=("s1",)), ProtocolError("cannot read the events of 's2'"), False),
+    (Cost(suppliers=("s1",)), ProtocolError("took too long for 's1'"), False),
+]
+
+
+@pytest.mark.parametrize(("cost", "error", "explained"), ERRORS)
+def test_what_a_subscription_may_end_with(
+    cost: Cost, error: ActiveBrokerError, explained: bool
+) -> None:
+    world = World(random.Random(1), ("west",))
+    root = Channel("x", Content())
+    channel = Channel("x.Count", Content(Count, root.content), root)
+    consumer = Consumer(channel, world.hosts["west"], 7, Intake(None), subscribed=True)
+    assert not edge.explains(world, consumer, error)
+    world.costly.append(cost)
+    assert edge.explains(world, consumer, error) is explained
+
+
+def test_the_mix_is_that_of_the_docs() -> None:
+    def share(kinds: list[bool]) -> float:
+        return sum(kinds) / len(kinds)
+
+    touchy = [any(s.do == "publish" and s.choice > TOUCHY for s in each.steps) for each in DRAWN]
+    at_edge = [any(fault.do in ("fail", "garble") for fault in each.faults) for each in DRAWN]
+    assert 0.05 < share(touchy) < 0.09 and 0.06 < share(at_edge) < 0.1
+
+
+def test_each_kind_takes_effect() -> None:
+    counts: Counter[str] = Counter()
+    for scenario in DRAWN:
+        if any(fault.do in ("fail", "garble") for fault in scenario.faults):
+            outcome = run(scenario, record=False)
+            assert not outcome.violations
+            counts.update(outcome.counts)
+    kinds = ["failed RunStage", "failed LoadStage", "failed Deliver", "frames garbled"]
+    assert all(counts[kind] for kind in kinds), counts
