@@ -1,7 +1,7 @@
 """Brokers in processes of their own, on Ray and without it: what is promised is the same.
 
-`atlanta` keeps the directory and is not started again. `dallas` is, whenever it dies: by Ray, or
-as by an init system.
+The first, `atlanta`, keeps the directory and is not started again. The others are, whenever they
+die: by Ray, or as by an init system.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Plain:
         self._folder = folder
         self._script = folder / "broker.py"
         self._script.write_text(BROKER)
+        self._closing = threading.Lock()
         self._closed = False
         self._running: dict[str, subprocess.Popen[str]] = {}
         first, *others = names
@@ -62,9 +63,10 @@ class Plain:
         self._say(10.0)
 
     def close(self) -> None:
-        self._closed = True
-        for process in self._running.values():
-            process.kill()
+        with self._closing:
+            self._closed = True
+            for process in self._running.values():
+                process.kill()
         for thread in self._threads:
             thread.join(PATIENCE)
         for process in self._running.values():
@@ -72,9 +74,18 @@ class Plain:
                 process.wait(PATIENCE)
 
     def _start(self, name: str, *more: str) -> str:
+        process = self._spawn(name, *more)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if (found := re.search(r"listens at (tcp://\S+)", line)) is not None:
+                return found.group(1)
+        assert self._closed, f"broker {name!r} has ended"
+        return ""
+
+    def _spawn(self, name: str, *more: str) -> subprocess.Popen[str]:
         arguments = ["broker", "--listen", "tcp://127.0.0.1:*", "--name", name, *more]
         with Path(self._folder, f"{name}.log").open("a") as log:
-            process = self._running[name] = subprocess.Popen(
+            self._running[name] = subprocess.Popen(
                 [sys.executable, self._script, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -82,20 +93,16 @@ class Plain:
                 text=True,
                 env=os.environ | {"ACTIVEBROKER_KEY": self.key, "COLUMNS": "200"},
             )
-        assert process.stdout is not None
-        while (
-            found := re.search(r"listens at (tcp://\S+)", line := process.stdout.readline())
-        ) is None:
-            assert line, f"broker {name!r} has ended"
-        return found.group(1)
+        return self._running[name]
 
     def _keep(self, name: str) -> None:
         while True:
             with self._running[name] as process:
                 process.wait()
-            if self._closed:
-                return
-            self._start(name, "--join", self.address)
+            with self._closing:
+                if self._closed:
+                    return
+                self._spawn(name, "--join", self.address)
 
     def _say(self, seconds: float) -> None:
         process = next(iter(self._running.values()))

@@ -19,7 +19,7 @@ os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
-BROKERS = ("atlanta", "dallas")
+BROKERS = ("atlanta", "dallas", "houston")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -86,12 +86,13 @@ def ray_cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def ray_fabric(ray_cluster: Any) -> Iterator[ab.Fabric]:
-    """A fabric on that cluster, its two brokers on different nodes."""
+    """A fabric on that cluster, its three brokers on different nodes."""
     from ray_deploy import Placement, RayFabric
 
     brokers = {
         "atlanta": Placement(resources={"east": 0.1}),
         "dallas": Placement(resources={"west": 0.1}),
+        "houston": Placement(resources={"head": 0.1}),
     }
     with RayFabric(brokers=brokers) as fabric:
         yield fabric
@@ -108,7 +109,7 @@ def plain_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]
 
 @pytest.fixture(params=["plain", RAY])
 def brokers(request: pytest.FixtureRequest) -> Brokers:
-    """`atlanta` and `dallas` in processes of their own: plain ones, and on Ray."""
+    """`atlanta`, `dallas` and `houston`, each a process: plain ones, and on Ray."""
     if request.param == "ray":
         return OnRay(request.getfixturevalue("ray_fabric"))
     plain: Brokers = request.getfixturevalue("plain_brokers")

@@ -37,6 +37,13 @@ cluster.add_node(num_cpus=1, resources={"west": 1})
 ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
 places = {"hub": "west", "atlanta": "east", "dallas": "west"}
 fabric = RayFabric({name: Placement(resources={at: 0.01}) for name, at in places.items()})
+
+def in_haste(actor):
+    "Take for lost who is silent for five seconds."
+    from activebroker.broker import peers
+    peers.LOST_AFTER = 5.0
+
+ray.get(fabric._ray._actors["hub"].__ray_call__.remote(in_haste))
 trades = fabric.channel("trades", Trade)
 numbered = trades.derive(Numbered, at="atlanta", name="numbered")
 nyse = trades.supplier("NYSE")
