@@ -7,6 +7,7 @@ import hashlib
 import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 import pyarrow as pa
@@ -52,6 +53,7 @@ class EventType:
     """
 
     __slots__ = (
+        "__weakref__",
         "_defaults",
         "_lineage",
         "batch_schema",
@@ -103,16 +105,14 @@ class EventType:
 
     @classmethod
     def of(cls, dataclass: type) -> EventType:
-        """Return the event type of a dataclass; the same one each time, kept for good.
+        """Return the event type of a dataclass; the same one each time, as long as it is in use.
 
         Raises `EventTypeError` naming class, field, annotation and what is supported.
         """
         if not isinstance(dataclass, type):
             record_of(dataclass)  # which says what is
-        known = _types.get(dataclass)
-        if known is None:
-            known = _types.setdefault(dataclass, typed(dataclass, _parent_of(dataclass)))
-        return known
+        known = _types.get(dataclass) or _passing.get(dataclass)
+        return known or remember(typed(dataclass, _parent_of(dataclass)))
 
     @property
     def defaults(self) -> Mapping[str, pa.Array]:
@@ -122,9 +122,7 @@ class EventType:
 
     def latest(self) -> EventType:
         """This event type with its class as that is defined now, if it was defined anew."""
-        now: Any = sys.modules.get(self.cls.__module__)
-        for name in self.cls.__qualname__.split("."):
-            now = getattr(now, name, None)
+        now = _named_as(self.cls)
         if now is self.cls or not (isinstance(now, type) and dataclasses.is_dataclass(now)):
             return self
         try:
@@ -194,7 +192,9 @@ class EventType:
 ANY = EventType("any", object, Untyped())
 """The event type of channels without one: any picklable object. Every event type is one."""
 
-_types: dict[type, EventType] = {}
+_types: dict[type, EventType] = {}  # of classes that are there for good, in their modules
+# Of others: with the filters of each process that derives come classes of their own.
+_passing: WeakValueDictionary[type, EventType] = WeakValueDictionary()
 
 
 def typed(
@@ -227,7 +227,15 @@ def typed(
 
 def remember(type: EventType) -> EventType:
     """Make `EventType.of` return this type for its class."""
-    return _types.setdefault(type.cls, type)
+    return (_types if _named_as(type.cls) is type.cls else _passing).setdefault(type.cls, type)
+
+
+def _named_as(cls: type) -> Any:
+    """What bears a class's name in its module now; None where nothing does."""
+    found: Any = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def _parent_of(cls: type) -> EventType | None:

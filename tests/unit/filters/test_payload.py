@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import hashlib
 import hmac
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +16,16 @@ import msgspec
 import pytest
 
 from activebroker.core.errors import FilterNotPicklable, InvalidFilter, PayloadRefused
-from activebroker.events import ANY, Event, EventType, describe
+from activebroker.events import ANY, Event, EventType, TypeRegistry, describe, encode
 from activebroker.filters import (
     PYTHON_VERSION,
     Envelope,
     FIFOFilter,
+    FilterRunner,
     FilterSpec,
     Payload,
     analyse,
+    load,
     pack,
     unpack,
     verify,
@@ -285,3 +289,46 @@ def test_a_body_that_is_no_payload_is_refused() -> None:
     )
     with pytest.raises(PayloadRefused, match="cannot be loaded here"):
         unpack(signed(envelope), KEY)
+
+
+def _shipped() -> Envelope:
+    """A filter with types of its own, as from a process that is not there any more."""
+
+    @dataclass(frozen=True)
+    class Reading:
+        value: int
+
+    @dataclass(frozen=True)
+    class Doubled:
+        twice: int
+
+    class Double(FIFOFilter):
+        output = Doubled
+
+        def enqueue(self, event: Event) -> None:
+            super().enqueue(event.replace(Doubled(2 * event.content.value)))
+
+    spec, type_ = FilterSpec.of(Double), EventType.of(Reading)
+    return pack(spec, type_, analyse(spec, type_), key=KEY)
+
+
+def test_nothing_is_kept_of_the_code_of_filters_that_have_ended() -> None:
+    """But for one class of each event type, which the process knows for good."""
+    registry, classes = TypeRegistry(), []
+    for _ in range(4):
+        envelope = _shipped()
+        gc.collect()
+        payload = load(envelope, KEY, registry)
+        runner = FilterRunner(
+            payload, channel="derived", name="Double", shared=False, stop_on_error=False
+        )
+        batch = encode(payload.input, [payload.input.cls(4)], "NYSE", 0, [0])
+        assert [each.contents()[0].twice for each in runner.run([batch]).batches] == [8]
+        runner.close()
+        used = type(payload.make()), payload.input.cls, payload.output.cls
+        classes.append([weakref.ref(each) for each in used])
+        del payload, runner, batch, used
+        gc.collect()  # the types, ...
+        gc.collect()  # ... and then their classes
+    alive = [[each() is not None for each in refs] for refs in classes]
+    assert alive[1:] == [[False] * 3] * 3
