@@ -97,6 +97,7 @@ class Directory:
         budget: Budget = Budget(),  # noqa: B008 - a frozen value
     ) -> None:
         self.members: dict[str, Member] = {me.name: me}
+        self._joining: dict[str, Member] = {}  # who waits for its turn to be a member
         self._me = me.name
         self.graph = Graph()
         self._expel = expel
@@ -153,6 +154,8 @@ class Directory:
         if isinstance(body, ClaimName):
             self._claim(body, done)
             return
+        if isinstance(body, Join):
+            self._joining[body.member.name] = body.member
         bearer = self._bearer(body)
         if bearer is None:
             self._submit(body, done)
@@ -241,6 +244,7 @@ class Directory:
 
     def lost(self, node: str) -> None:
         """A member fell silent: what it had is gone."""
+        self._joining.pop(node, None)
         if node in self.members:
             log.warning("process %r is lost: it does not answer; %s", node, self.graph.at(node))
         self._see_off(node)
@@ -262,7 +266,7 @@ class Directory:
         """
 
         def proved() -> None:
-            if body.name in self.members:
+            if self._bears(body.name):
                 taken = (
                     f"A node named {body.name!r} is in the fabric already, and answers: choose "
                     "another name, or close that one."
@@ -271,9 +275,14 @@ class Directory:
             else:
                 done(None, None)
 
-        if body.replace and body.name in self.members and body.name != self._me:
+        if body.replace and self._bears(body.name) and body.name != self._me:
             self._expel(body.name)
         self._prove(body.name, proved, SOON if body.again else AT_ONCE)
+
+    def _bears(self, name: str) -> Member | None:
+        """The process of this name, also one that is still about to be a member: it has the name
+        from the claim on, however long it has to wait for its turn."""
+        return self.members.get(name) or self._joining.get(name)
 
     def _bearer(self, body: CallBody) -> str | None:
         """Another process that bears the name which a request is for."""
@@ -288,21 +297,23 @@ class Directory:
 
     def _prove(self, name: str, then: Callable[[], None], patience: float = AT_ONCE) -> None:
         """Take a member for lost that does not answer within `patience` seconds; then go on."""
-        if (bearer := self.members.get(name)) is None or name == self._me:
+        if (bearer := self._bears(name)) is None or name == self._me:
             then()
             return
 
         def answered(result: Any, error: ActiveBrokerError | None) -> None:
-            if error is not None and self.members.get(name) is bearer:
+            if error is not None and self._bears(name) is bearer:
                 self._expel(name)
             then()
 
-        self._wiring.call(name, ReportNode(), patience, answered)
+        self._call(name, ReportNode(), patience, answered)
 
     # --- members ------------------------------------------------------------------------------
 
     def _Join(self, body: Join) -> Change:
         member = body.member
+        if self._joining.get(member.name) is member:
+            del self._joining[member.name]
         known = self.members.get(member.name)
         if known is not None and known.incarnation != member.incarnation:
             raise NameTaken(

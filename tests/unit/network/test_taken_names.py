@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import COUNTED, Scene
 
-from activebroker.broker.messages import ClaimName, OpenSupplier
+from activebroker.broker.messages import ClaimName, Join, OpenSupplier, Subscribe
 from activebroker.core.errors import NameTaken, Unreachable
 from activebroker.simulation.reference import Count
 
@@ -99,3 +99,29 @@ def test_what_a_broker_ran_goes_on_as_soon_as_it_comes_back(scene: Scene) -> Non
     claim(scene, "atlanta")
     scene.net.run_for(SOON)
     assert sink.traces == COUNTED
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_who_waits_for_its_turn_to_join_bears_its_name_already(scene: Scene, answers: bool) -> None:
+    """The one before it, which it has replaced, does not get it back meanwhile."""
+    scene.supplier("east", "JFK")
+    gone(scene, "east", "frozen")
+    busy = scene.begin("hub", Subscribe("x", "hub", 77))  # which is told to a frozen process
+    gone(scene, "west", "killed")
+    claim(scene, "west", replace=True)
+    west = scene.net.restart("west")
+    joined = scene.begin("west", Join(west.member))
+    scene.net.run_for(SOON)
+    assert not busy.done and not joined.done
+    if answers:
+        with pytest.raises(NameTaken, match="'west' is in the fabric already, and answers"):
+            claim(scene, "west")
+        scene.net.run_until(lambda: joined.done)
+        assert joined.error is None
+        assert scene.directory.members["west"] == west.member
+    else:
+        gone(scene, "west", "killed")
+        claim(scene, "west")
+        scene.net.run_for(15.0)
+        assert "west" not in scene.directory.members
+    assert scene.directory._joining == {}
