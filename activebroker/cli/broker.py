@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 BUDGET = Budget()
 LOOK_UP = 0.5  # seconds, at most, until a signal is seen
 FAILED = 70  # the exit code (EX_SOFTWARE of sysexits.h) that lets an init system start it again
+REJOINING = 60.0  # seconds in which it tries to join anew
 PATIENCE = 3.0  # seconds for the directory's good-bye: who sends SIGTERM often kills soon after
 
 
@@ -88,11 +89,27 @@ def broker(
                 if node.orphaned:
                     log.warning("%s This broker joins anew.", node.orphaned)
                     node.stop()
-                    # Not in the place of a successor: of two, one would always end the other.
-                    node = serve(name, listen, key, join_address=join)
+                    node = join_anew(name, listen, key, join)
         _leave(node)
     finally:
         node.stop()
+
+
+def join_anew(name: str, listen: str, key: str, join: str | None) -> Runtime:
+    """Start a node that takes the place of one that was lost, as soon as the fabric lets it; but
+    not that of a successor: of two, one would always end the other.
+
+    Raises NameTaken; Unreachable, DeadlineExceeded after `REJOINING` seconds.
+    """
+    end = time.monotonic() + REJOINING
+    while True:
+        try:
+            return serve(name, listen, key, join_address=join)
+        except (Unreachable, DeadlineExceeded) as error:
+            if time.monotonic() >= end:
+                raise
+            log.info("not back in the fabric yet: %s", error)
+            time.sleep(LOOK_UP)
 
 
 def _leave(node: Runtime) -> None:

@@ -27,7 +27,10 @@ from activebroker.transport import (
 )
 
 OnFailures = Callable[[FailuresReported], None]
-PATIENCE = 10.0  # seconds to reach a fabric
+PATIENCE = 10.0  # seconds to reach a fabric, ...
+JOINING = (
+    60.0  # ... and those that its directory may take: it may be waiting for one that is frozen
+)
 LOCAL = "local"  # the node of an embedded fabric
 
 
@@ -221,7 +224,7 @@ def check_name(name: str) -> None:
 def join(
     runtime: Runtime, name: str, address: str | None, *, is_broker: bool, incarnation: int = 1
 ) -> None:
-    runtime.request(Join(Member(name, address, is_broker, incarnation)), PATIENCE)
+    runtime.request(Join(Member(name, address, is_broker, incarnation)), JOINING)
 
 
 def leave(runtime: Runtime, patience: float) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from processes_for_tests import Programs
 
 import activebroker as ab
 from activebroker.broker import peers
+from activebroker.cli.broker import join_anew
 from activebroker.core.errors import DeadlineExceeded, Unreachable
+from activebroker.fabric import hosting
 from activebroker.fabric.closing import within
 from activebroker.fabric.hosting import serve
 
@@ -239,6 +243,19 @@ def test_one_that_is_gone_for_good_is_waited_for_no_longer_than_said(broker: Bro
             next(iter(others))
         with within(0.5):
             sink.close()
+
+
+def test_a_broker_comes_back_though_the_fabric_is_not_there_at_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hosting, "PATIENCE", 0.2)
+    caplog.set_level(logging.INFO, "activebroker")
+    broker.die()
+    with ThreadPoolExecutor(1) as pool:
+        back = pool.submit(join_anew, "dallas", "tcp://127.0.0.1:*", KEY, broker.address)
+        eventually(lambda: "not back in the fabric yet: Nothing answered" in caplog.text)
+        broker.start()
+        back.result(PATIENCE).stop()
 
 
 def test_who_cannot_come_back_is_told(broker: Broker) -> None:
