@@ -130,29 +130,36 @@ class Moves:
 
     def captured(self, stage_id: int, state: dict[str, bytes], now: float) -> None:
         """The filter of a stage stands still, and this is its state."""
-        for derivation, at in list(self._origins.items()):
-            if at.stage.spec.id == stage_id:
-                buffer, error = at.stage.take_buffer(), at.stage.outlet.error
-                stage = at.stage
-                captured = origin.StateCaptured(
-                    state,
-                    buffer,
-                    error,
-                    dict(stage.saving.inputs),
-                    dict(stage.outlet.positions),
-                    Ties(
-                        dict(stage.port.sources),
-                        dict(stage.port.received),
-                        {name: dict(each.since) for name, each in stage.outlet.takers.items()},
-                    ),
-                )
-                self._at_origin(derivation, captured, now)
+        for derivation, at in self._origins_of(stage_id, OriginState.CAPTURING):
+            buffer, error = at.stage.take_buffer(), at.stage.outlet.error
+            stage = at.stage
+            captured = origin.StateCaptured(
+                state,
+                buffer,
+                error,
+                dict(stage.saving.inputs),
+                dict(stage.outlet.positions),
+                Ties(
+                    dict(stage.port.sources),
+                    dict(stage.port.received),
+                    {name: dict(each.since) for name, each in stage.outlet.takers.items()},
+                ),
+            )
+            self._at_origin(derivation, captured, now)
 
     def saved(self, stage_id: int, now: float) -> None:
         """The filter of a stage can go on elsewhere."""
-        for derivation, at in list(self._origins.items()):
-            if at.stage.spec.id == stage_id:
-                self._at_origin(derivation, origin.FilterSaved(), now)
+        for derivation, _ in self._origins_of(stage_id, OriginState.SAVING):
+            self._at_origin(derivation, origin.FilterSaved(), now)
+
+    def _origins_of(self, stage_id: int, state: OriginState) -> list[tuple[int, _AtOrigin]]:
+        """The derivations that wait in this state for what a stage does now: others may be under
+        way there, behind an overdue one or made up by a bad peer."""
+        return [
+            (derivation, at)
+            for derivation, at in self._origins.items()
+            if at.stage.spec.id == stage_id and at.machine.state is state
+        ]
 
     def lost(self, peer: str, now: float) -> None:
         """A node is gone."""

@@ -8,6 +8,7 @@ with changed bytes. All that the good one sends has to arrive. Prints how many f
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import random
 import sys
@@ -92,6 +93,11 @@ KINDS = [*get_args(Body), *[None] * 12]  # None: a call
 CALLS = get_args(CallBody)
 
 
+@functools.cache
+def _hints(of: type) -> dict[str, Any]:
+    return typing.get_type_hints(of, include_extras=True)
+
+
 class Drawn:
     """Any value of a type."""
 
@@ -146,7 +152,7 @@ class Drawn:
         raise NotImplementedError(of)
 
     def _struct(self, of: Any, depth: int) -> Any:
-        hints = typing.get_type_hints(of, include_extras=True)
+        hints = _hints(of)
         names = of.__struct_fields__ if issubclass(of, msgspec.Struct) else hints
         values = {name: self.value(hints[name], depth + 1) for name in names}
         if "predicate" in values:

@@ -33,6 +33,5 @@ def test_batches(seed: int) -> None:
     assert 0 < int(taken) < int(of)
 
 
-def test_frames(seed: int, pytestconfig: pytest.Config) -> None:
-    count = 20_000 if pytestconfig.getoption("rounds") else 2_000
-    assert "good events" in run("frames_for_tests.py", seed, count)
+def test_frames(seed: int) -> None:
+    assert "good events" in run("frames_for_tests.py", seed, 20_000)
