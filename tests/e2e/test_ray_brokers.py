@@ -40,7 +40,7 @@ def test_a_broker_that_dies_is_started_again_and_its_filters_go_on(fabric: RayFa
         os.kill(OnRay(fabric).pid("dallas"), signal.SIGKILL)
         nyse.publish_batch([Trade("IBM", 0.0)] * 1000)
         got += [next(taken).content.price for _ in range(1000)]
-        until(lambda: "dallas" in members(fabric), "dallas is back")
+        OnRay(fabric).pid("dallas")  # it is back
         assert address(fabric, "dallas") != before
         numbered.move(to="dallas")
         nyse.publish_batch([Trade("IBM", 0.0)] * 1000)
@@ -57,7 +57,7 @@ def test_a_broker_that_was_taken_for_lost_joins_anew(fabric: RayFabric) -> None:
             until(lambda: "dallas" not in members(fabric), "dallas is lost")
         finally:
             os.kill(pid, signal.SIGCONT)
-    until(lambda: "dallas" in members(fabric), "dallas is back")
+    OnRay(fabric).pid("dallas")  # it is back
     assert address(fabric, "dallas") != before
     later = fabric.channel("later", Trade)
     later.derive(Numbered, at="dallas")
