@@ -687,6 +687,7 @@ class Exchange:
             opened.recovers,
             opened.behind,
             opened.begins,
+            opened.so_far,
         )
         if (stage := self.stages.get(port.id)) is not None:
             if opened.taker:
@@ -808,6 +809,7 @@ class Exchange:
                 for source, (node, taker) in stage.port.sources.items():
                     ended = source in stage.port.leaving
                     self._tell(node, Settled(source, taker, stage.saving.inputs, ended))
+            self._blocked.pop(outlet.id, None)
             if self.outlets.pop(outlet.id, None) is not None:
                 stopped = stage is not None and outlet.error is not None
                 self._send(self._directory, OutletDrained(outlet.id, stopped), ())

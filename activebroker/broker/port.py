@@ -60,6 +60,7 @@ class Port:
         self.direct = False  # fed by suppliers themselves
         self.had: Positions = {}  # how far it has come at the node before
         self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
+        self._since: Positions = {}  # where streams began here
         self._ended: set[int] = set()  # for those that follow them and have yet to open
         self._finished: set[int] = set()
         self._lost: set[int] = set()
@@ -121,10 +122,11 @@ class Port:
         recovers: bool = False,
         behind: bool = False,
         begins: Position | None = None,
+        so_far: Position | None = None,
     ) -> None:
         """A flow begins. `behind`: it follows those of its supplier from other outlets that are
         here. With `begins`, it may repeat what is here, or what was before `begins`, if that is
-        nothing.
+        nothing, and nothing of the stream, which had come `so_far`, was to come here before.
 
         One that was on its way when its outlet was released is not taken.
         """
@@ -135,10 +137,13 @@ class Port:
             self.leaving.pop(outlet, None)
         flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, recovers)
         self.direct |= supplier is not None
-        if supplier is not None and begins is not None:
+        if supplier is not None and begins is None:
+            self._since[supplier] = so_far or (outlet, 0)  # a stream has its first outlet's number
+        elif supplier is not None and begins is not None:
             flow.repeats = True
             if self.received.get(supplier, begins)[0] != begins[0] or supplier not in self.received:
-                self.received[supplier] = begins
+                since = self._since.get(supplier, begins)
+                self.received[supplier] = since if since[0] == begins[0] else begins
         for earlier in after:
             if earlier in self._lost:
                 self._break(flow)

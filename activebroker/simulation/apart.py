@@ -14,11 +14,13 @@ from activebroker.simulation.scenario import (
     RAISING,
     TOUCHY,
     Fault,
+    FaultKind,
     Options,
     Scenario,
     Step,
 )
 
+STATELESS = (1, 5)  # of the filters that are derived: one that is exact, and one that is not
 Drawn = tuple[tuple[Step, ...], tuple[Fault, ...]]
 
 
@@ -26,6 +28,9 @@ def vary(scenario: Scenario) -> Scenario:
     """The scenario, or one of a rare kind that is made of it."""
     seed, options = scenario.seed, scenario.options
     steps, faults = scenario.steps, scenario.faults
+    rng = random.Random(f"rejoin {seed}")
+    if rng.random() < 0.06 and options.blob < HEAVY:
+        return rejoining(rng, scenario)
     rng = random.Random(f"modulate {seed}")
     if rng.random() < 0.12:
         more, deaths = modulations(rng, options, steps)
@@ -167,3 +172,32 @@ def at_the_edge(rng: random.Random, options: Options, steps: tuple[Step, ...]) -
             yield Fault(at, "garble", host, seconds=seconds)
         else:
             yield Fault(at, "fail", host, other)
+
+
+def rejoining(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Processes are taken for lost, and join again with all they had. Filters have no state and are
+    at brokers: one that is lost with a process begins anew, without what it had made."""
+    options, last = replace(scenario.options, rejoining=True), scenario.steps[-1].at
+    brokers = options.brokers + 1  # with the hub
+    steps = []
+    for step in scenario.steps:
+        if step.do == "derive":
+            place = 1 + rng.randrange(brokers)
+            step = replace(step, choice=rng.choice(STATELESS), place=place)
+        elif step.do == "move":
+            step = replace(step, place=2 + rng.randrange(brokers))
+        if not step.do.startswith("close"):
+            steps.append(step)
+    first, others = 1 + options.brokers, options.sources + options.sinks
+    faults = []
+    for _ in range(rng.choice((1, 1, 2))):
+        host = first + rng.randrange(others)
+        at, seconds = rng.uniform(0.1, last + 0.5), rng.uniform(8.0, 25.0)
+        hub = first + others - 1 - host  # as the other end of a cut
+        kind: FaultKind = rng.choice(("pause", "cut", "cut"))
+        faults.append(Fault(at, kind, host, hub, seconds, rng.random() < 0.6))
+        for due in (at - 0.05, at + 1.0, at + seconds + 3.0, at + seconds + 15.0):
+            number, size = rng.randrange(64), rng.choice((1, 2, 4))
+            over = rng.choice((0.1, 3.0))
+            steps.append(Step(max(0.1, due), "publish", 0, number, size, 0, 4, over))
+    return replace(scenario, options=options, steps=_sorted(*steps), faults=tuple(faults))

@@ -6,6 +6,7 @@ A violation is a line `kind: what`. Nothing here knows how events travel, but fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from activebroker.broker.outlet import KEPT, WINDOW
 from activebroker.broker.stage import WORK_BYTES
@@ -31,13 +32,20 @@ def seen_by(intake: Intake) -> dict[str, list[Seen]]:
 
 
 def compare(
-    got: Sequence[Seen], expected: Sequence[Seen], latest: int, complete: bool
+    got: Sequence[Seen],
+    expected: Sequence[Seen],
+    latest: int,
+    complete: bool,
+    gaps: int = 0,
+    back: int = 0,
 ) -> str | None:
     """How what was got of one supplier breaks the contract, if it does.
 
     It must be a run without gaps of `expected`, that begins with the event at `latest` or one
-    before it and, if it is to be `complete`, goes to the end.
+    before it and, if it is to be `complete`, goes to the end. Where the process of a consumer has
+    joined again so often, it may have so many `gaps`, all before the event at `back`.
     """
+    latest = max(latest, back) if gaps else latest
     if not got:
         if complete and latest < len(expected):
             return f"missing: nothing came of {_few(expected[latest:])}"
@@ -55,11 +63,12 @@ def compare(
         return f"order: {_few(got)}"
     if order[0] > latest:
         return f"missing: begins with {got[0]}, without {_few(expected[latest : order[0]])}"
-    if order[-1] - order[0] >= len(order):
+    jumps = [there for here, there in pairwise(order) if there > here + 1]
+    if len(jumps) > gaps or any(there > back for there in jumps):
         gone = [each for each in expected[order[0] : order[-1]] if each not in got]
         return f"missing: {_few(gone)} in between"
-    if complete and order[-1] + 1 < len(expected):
-        return f"missing: {_few(expected[order[-1] + 1 :])} at the end"
+    if complete and (rest := expected[max(order[-1] + 1, back if gaps else 0) :]):
+        return f"missing: {_few(rest)} at the end"
     return None
 
 
@@ -111,7 +120,8 @@ def _wrong(
         reached = consumer.latest_start.get(supplier, 0)
         latest = sum(element.raw <= reached for element in elements)
         its = [each for each in seen.get(supplier, ()) if sure or each[2] != REASON]
-        if (wrong := compare(its, expected, latest, whole)) is not None:
+        back = sum(element.raw <= consumer.back.get(supplier, 0) for element in elements)
+        if (wrong := compare(its, expected, latest, whole, consumer.gaps, back)) is not None:
             kind, _, what = wrong.partition(": ")
             return f"{kind}: {_where(consumer)}, of {supplier}: {what}"
     return None

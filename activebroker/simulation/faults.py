@@ -60,6 +60,14 @@ class Faults:
     def expelled(self, host: Host) -> None:
         """The process has been told that it is taken for lost: as good as dead, from now on."""
         world = self._world
+        if host.rejoins:
+            if not host.rejoining:
+                host.rejoining = True
+                if not self.may_be_lost(host):
+                    world.violated("expelled", f"{host.name} was heard, and is taken for lost")
+                world.deaths[host.name] = None
+                world.counts["hosts expelled"] += 1
+            return
         host.expelled = True
         world.deaths[host.name] = None
         world.counts["hosts expelled"] += 1

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from activebroker.broker import Node
 from activebroker.broker import effects as fx
-from activebroker.broker.messages import CallBody, FailuresReported
+from activebroker.broker.effects import Departed
+from activebroker.broker.messages import CallBody, FailuresReported, Join
 from activebroker.broker.node import TICK
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, TypeRegistry
@@ -49,7 +50,22 @@ class Supply:
     def __init__(self, handed: Callable[[Batch | None], None]) -> None:
         self.waiting: deque[Batch] = deque()
         self.handed = handed
+        self.again = 0  # batches, first of those that wait, that were handed over before
         self.closed: bool | None = None  # then: whether its channel was finished
+
+    def put_back(self, batches: Sequence[Batch]) -> None:
+        """What was handed over may not have arrived: the next node is given it once more."""
+        self.waiting.extendleft(reversed(batches))
+        self.again += len(batches)
+
+    def take(self) -> Batch:
+        """The next that waits."""
+        batch = self.waiting.popleft()
+        if self.again:
+            self.again -= 1
+        else:
+            self.handed(batch)
+        return batch
 
     def close(self, finished: bool) -> None:
         if self.closed is None:
@@ -70,14 +86,16 @@ class Intake:
 class Host:
     """A process of the fabric. It can die, stand still for a while, and be slow."""
 
-    def __init__(self, world: World, member: Member) -> None:
+    def __init__(self, world: World, member: Member, before: Departed | None = None) -> None:
         self.world = world
         self.name = member.name
         self.member = member
         self.registry = TypeRegistry()
         for type_ in (ITEM, TOUCHY):  # what a program that uses the channel knows
             self.registry.register(type_)
-        self.node = Node(member, HUB, self.registry)
+        self.node = Node(member, HUB, self.registry, before=before)
+        self.rejoins = before is not None
+        self.rejoining = False  # it has not laid yet all that it had
         if member.name != HUB:
             self.node.peers.members[HUB] = Member(HUB, HUB, True, 0)
         self.born = world.env.now
@@ -185,16 +203,15 @@ class Host:
 
     def pump(self, outlet_id: int) -> None:
         """Hand over what waits, as far as the outlet takes it."""
-        supply = self.supplies[outlet_id]
+        if (supply := self.supplies.get(outlet_id)) is None:
+            return  # it is not attached yet
         while supply.waiting and supply.closed is None and self.alive and not self.paused:
             outlet = self.node.exchange.outlets.get(outlet_id)
-            if outlet is None or not outlet.ready:
+            if outlet is None or not outlet.ready or (self.rejoins and self.node.orphaned):
                 return
             if self.expelled:
                 self.world.violated("expelled", f"{self.name} hands events over, and is lost")
-            batch = supply.waiting.popleft()
-            supply.handed(batch)
-            self.give(fx.BatchPublished(outlet_id, batch))
+            self.give(fx.BatchPublished(outlet_id, supply.take()))
 
     def open_port(self, port: int, pace: float | None) -> Intake:
         intake = self.intakes[port] = Intake(pace)
@@ -280,6 +297,19 @@ class Host:
 
     def _show_failures(self, effect: fx.ShowFailures) -> None:
         self.reports.append(effect.report)
+
+    def joining(self) -> Join:
+        return Join(self.member)
+
+    def _departed(self, effect: Departed) -> None:
+        rejoining = self.world.rejoining
+        assert rejoining is not None
+
+        def depart(_: object) -> None:
+            if self.alive:
+                rejoining.departed(self, effect)
+
+        self.world.soon(0.0, depart)
 
     def _forget_peer(self, effect: fx.ForgetPeer) -> None:
         self.world.network.forget(self.name, effect.peer)
@@ -438,4 +468,5 @@ _PERFORM: dict[type, Callable[[Host, Any], None]] = {
     fx.CancelTimer: Host._cancel_timer,
     fx.ShowFailures: Host._show_failures,
     fx.ForgetPeer: Host._forget_peer,
+    fx.Departed: Host._departed,
 }

@@ -19,7 +19,7 @@ from activebroker.broker import failing
 from activebroker.broker.changing import Changing, ChangingState
 from activebroker.broker.deaths import Record
 from activebroker.broker.directory import Directory
-from activebroker.broker.effects import CancelTimer
+from activebroker.broker.effects import CancelTimer, Departed
 from activebroker.broker.endings import Endings
 from activebroker.broker.exchange import Exchange
 from activebroker.broker.leases import Leases
@@ -572,6 +572,24 @@ def _(original: Original) -> Original:
 @plant("what feeds a filter that was stopped keeps its events", Endings, "_stopped")
 def _(original: Original) -> Original:
     return lambda self, channel, stage: None
+
+
+# --- processes that join again --------------------------------------------------------------------
+
+
+@plant("what was not acknowledged is not published again", Departed, "unacknowledged_of")
+def _(original: Original) -> Original:
+    return lambda self, channel, supplier: []
+
+
+@plant("a port takes what comes once more", Port, "opened")
+def _(original: Original) -> Original:
+    def opened(self: Port, flow: int, *args: Any) -> None:
+        original(self, flow, *args)
+        if flow in self.flows:
+            self.flows[flow].repeats = False
+
+    return opened
 
 
 # --- how soon they are found ----------------------------------------------------------------------

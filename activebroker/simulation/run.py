@@ -13,6 +13,7 @@ from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.losses import losses
 from activebroker.simulation.outcome import Outcome
+from activebroker.simulation.rejoining import Rejoining
 from activebroker.simulation.scenario import (
     BROKER_NAMES,
     HEAVY,
@@ -75,6 +76,7 @@ def _play(world: World, scenario: Scenario) -> None:
     world.begin()
     options = scenario.options
     users = Users(world, options)
+    world.rejoining = Rejoining(users)
     allowance = Allowance(world, scenario)
     users.open_roots()
     if options.blob >= HEAVY:

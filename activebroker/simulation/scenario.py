@@ -69,6 +69,7 @@ class Options:
     work: float = 0.001  # the longest time of a piece of a filter's work
     patience: float = 20.0  # of moves
     lease: float = 0.0  # seconds, of derived channels; 0: they are kept
+    rejoining: bool = False  # processes that are no brokers join again when they are lost
     supervised: float = 0.0  # seconds until a broker that a filter has killed starts again
 
 

@@ -76,6 +76,7 @@ class Channel:
     ended: bool = False  # and been answered, at a root
     relayed: bool = False  # or may be: a supplier was asked to hand over what it serves
     owner: Host | None = None  # that derived it
+    request: Derive | None = None  # with which
 
     @property
     def root(self) -> Channel:
@@ -123,6 +124,8 @@ class Consumer:
     subscribed: bool = False
     left: bool = False
     latest_start: dict[str, int] = field(default_factory=dict)
+    gaps: int = 0  # how often its process has joined again
+    back: dict[str, int] = field(default_factory=dict)  # how far all were when it last had
 
     @property
     def there(self) -> bool:
@@ -193,6 +196,19 @@ class Users:
                 if (channel := _pick(self.roots(), step.object)) is not None:
                     self.close_root(host, channel)
 
+    def moved(self, before: Host, host: Host) -> None:
+        """A process goes on with another node."""
+        for supplier in self.suppliers:
+            if supplier.host is before:
+                supplier.host = host
+                supplier.closed |= supplier.supply is None  # it was asked for, and never opened
+        for consumer in self.consumers:
+            if consumer.host is before:
+                consumer.host = host
+        for channel in self.channels:
+            if channel.owner is before:
+                channel.owner = host
+
     # --- suppliers ----------------------------------------------------------------------------
 
     def _open_supplier(self, host: Host, step: Step) -> None:
@@ -241,7 +257,8 @@ class Users:
         numbers = range(first, first + count)
         batch = rows.batch_of(type_, supplier.name, numbers, self.options.blob)
         self._step(supplier.host, f"{supplier.name} publishes {first}, {count} events")
-        supplier.host.publish(supplier.outlet, batch)
+        supply.waiting.append(batch)
+        supplier.host.pump(supplier.outlet)
 
     def _offload(self, step: Step) -> None:
         if (supplier := _pick(self._ready(), step.object)) is None or supplier.host.paused:
@@ -319,16 +336,15 @@ class Users:
         name = f"{parent.name}.{filter.__name__}{self._last_port % 1000}"
         child = Channel(name, Content(filter, parent.content, since=self._reached(parent)), parent)
         child.owner = host
+        lease = self.options.lease or None
+        child.request = Derive(parent.name, name, envelope_of(filter), at, host.name, lease)
 
         def derived(_: object) -> None:
             child.content.until = child.content.lengths()
             child.closed = parent.closed
             self.channels.append(child)
 
-        request = Derive(
-            parent.name, name, envelope_of(filter), at, host.name, self.options.lease or None
-        )
-        self.ask(f"derives {name} at {at}", host, request, derived)
+        self.ask(f"derives {name} at {at}", host, child.request, derived)
 
     def _modulate(self, host: Host, step: Step) -> None:
         """One at a time: of two, nobody here would know which is the later one."""

@@ -13,6 +13,7 @@ import simpy
 from simpy.events import Event, Timeout
 
 from activebroker.broker import effects as fx
+from activebroker.broker.effects import Departed
 from activebroker.broker.messages import ClaimName, Join
 from activebroker.routing import Member
 from activebroker.simulation import edge, story
@@ -22,6 +23,7 @@ from activebroker.simulation.kinds import Kinds
 from activebroker.simulation.machines import Key, is_member, is_orphan, machines, plans
 from activebroker.simulation.network import Network, calm
 from activebroker.simulation.outcome import Covered, Happening
+from activebroker.simulation.rejoining import NOTHING, Rejoining
 from activebroker.simulation.scenario import HUB, Fault, Options
 from derivation.machine import Machine
 
@@ -75,9 +77,12 @@ class World:
         self.faults = Faults(self)
         self.ended: list[Host] = []  # processes that ended when they were told that they are lost
         self.hosts: dict[str, Host] = {}
+        self.rejoining: Rejoining | None = None
         for name in (HUB, *names):
             address = None if name in tuple(undialable) else name
-            self.hosts[name] = Host(self, Member(name, address, name in (HUB, *brokers), 1))
+            member = Member(name, address, name in (HUB, *brokers), 1)
+            again = options.rejoining and not member.is_broker
+            self.hosts[name] = Host(self, member, NOTHING if again else None)
         self.inspect: Callable[[Host], Iterable[str]] | None = None
 
     def begin(self) -> None:
@@ -153,12 +158,16 @@ class World:
             self.soon(self.options.supervised, lambda _: start(host.name))
 
     def claim(
-        self, name: str, granted: Callable[[object], None], refused: Callable[[], None]
+        self,
+        name: str,
+        granted: Callable[[object], None],
+        refused: Callable[[], None],
+        again: bool = False,
     ) -> None:
         """A process that is about to join asks for its name; some broker answers it."""
 
         def ask(_: Event) -> None:
-            self.hosts[HUB].request(ClaimName(name), granted, refused)
+            self.hosts[HUB].request(ClaimName(name, again=again), granted, refused)
 
         self.soon(self.options.slowest, ask)
 
@@ -169,13 +178,13 @@ class World:
         self._machines.pop(host.name, None)
         self._attached.pop(host.name, None)
 
-    def restart(self, name: str) -> Host:
-        """A new process of a dead one's name."""
+    def restart(self, name: str, before: Departed | None = None) -> Host:
+        """A new process of a dead one's name, or a new node of one that goes on."""
         old = self.hosts[name].member
         self.network.forget(name)
         self.note("fault", name, "restart")
         member = Member(name, old.address, old.is_broker, old.incarnation + 1)
-        host = self.hosts[name] = Host(self, member)
+        host = self.hosts[name] = Host(self, member, before)
         return host
 
     def join(self, host: Host) -> None:
@@ -209,6 +218,8 @@ class World:
         hub = self.hosts[HUB].node
 
         def knows(host: Host) -> bool:
+            if host.rejoining:
+                return False
             is_in = host.alive and not is_orphan(host.node)
             return is_member(hub, host.member) is is_in and host.joined >= is_in
 

@@ -363,3 +363,16 @@ def test_each_gap_stays_until_that_one_is_replaced() -> None:
     assert port.failure == LOST
     port.release([101])
     assert port.failure is None
+
+
+def test_a_stream_that_goes_on_comes_from_where_it_began_here() -> None:
+    """Its first events were lost with the node that it came from, and come once more."""
+    for knows, expected in ((True, [[1, 2, 3]]), (False, [])):
+        port = Port(1)
+        if knows:
+            port.opened(10, "s", 90, (), supplier="A")
+            port.lost("s")
+        port.opened(11, "s", 91, (), supplier="A", begins=(90, 3))
+        once_more = parcel(1, 2, 3)
+        once_more.upto = (90, 3)
+        assert [item for _, item in shown(port.arrived(11, once_more))] == expected

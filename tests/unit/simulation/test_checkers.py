@@ -58,6 +58,29 @@ def test_what_keeps_the_contract(start: int) -> None:
     assert checkers.compare([], EVENTS, latest=6, complete=True) is None
 
 
+GAPS: list[tuple[list[Seen], int, int, bool]] = [
+    ([*EVENTS[:2], *EVENTS[4:]], 1, 4, True),
+    ([*EVENTS[:2], *EVENTS[4:]], 1, 3, False),  # the last of it was published when it was back
+    ([EVENTS[0], EVENTS[2], EVENTS[4], EVENTS[5]], 1, 4, False),
+    ([EVENTS[0], EVENTS[2], EVENTS[4], EVENTS[5]], 2, 4, True),
+    (EVENTS[:3], 1, 6, True),
+    (EVENTS[:3], 1, 5, False),
+    (EVENTS[4:], 1, 4, True),
+    (EVENTS[5:], 1, 4, False),
+    ([], 1, 6, True),
+    ([], 1, 5, False),
+    ([EVENTS[0], EVENTS[1], EVENTS[1], *EVENTS[4:]], 1, 4, False),
+]
+
+
+@pytest.mark.parametrize(("got", "gaps", "back", "right"), GAPS)
+def test_what_a_consumer_may_miss_whose_process_has_joined_again(
+    got: list[Seen], gaps: int, back: int, right: bool
+) -> None:
+    wrong = checkers.compare(got, EVENTS, latest=0, complete=True, gaps=gaps, back=back)
+    assert (wrong is None) is right
+
+
 # --- whole runs -----------------------------------------------------------------------------------
 
 
