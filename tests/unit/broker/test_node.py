@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from activebroker.broker.effects import FrameArrived, RequestMade, TimerFired, Transmit
 from activebroker.broker.frame import decode
-from activebroker.broker.messages import Expelled, Greet, Join
+from activebroker.broker.messages import Expelled, Greet, Join, PrepareMove
 from activebroker.broker.node import Node
 from activebroker.broker.peers import LOST_AFTER, Peers
 from activebroker.events import TypeRegistry
-from activebroker.routing import Member
+from activebroker.routing import Member, StageSpec
+from derivation.protocol import Plan
 
 
 def test_who_gave_up_for_it_never_heard_the_directory_takes_no_orders() -> None:
@@ -24,3 +25,15 @@ def test_who_gave_up_for_it_never_heard_the_directory_takes_no_orders() -> None:
     (answer,) = [each for each in effects if isinstance(each, Transmit)]
     assert [decode(head).body for head, _ in answer.frames] == [Expelled()]
     assert late.peers.links == {}
+
+
+def test_only_a_derivation_that_waits_for_it_hears_that_a_filter_is_saved() -> None:
+    """A bad peer may prepare two of one stage, of which one saves the filter first."""
+    node = Node(Member("here", "here", True, 1), "here", TypeRegistry())
+    node.exchange.start_stage(node.exchange.open_stage(StageSpec(7, "x", "python", None, "bad")))
+    for derivation, saves in ((1, True), (2, False)):
+        plan = Plan(derivation, "x", "bad", ("here",), ("bad",), (), saves=saves)
+        node.moves.receive(PrepareMove(plan, 7, None, ()), (), 0.0)
+    node.moves.saved(7, 0.0)
+    node.moves.captured(7, {}, 0.0)
+    assert [each["phase"] for each in node.moves.under_way()] == ["awaiting acks"] * 2
