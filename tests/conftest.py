@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rounds", type=int, default=0, help="Play whole tables, so many rounds each."
     )
+    parser.addoption("--seed", type=int, default=1, help="What is drawn in them depends on it.")
 
 
 @pytest.hookimpl(tryfirst=True)

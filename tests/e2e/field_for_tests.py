@@ -87,7 +87,7 @@ class Count(ab.FIFOFilter):
         self.count = int(state)
 
 
-class Party:
+class Started:
     """A process of the fabric that a test can kill, freeze, and talk with."""
 
     _context = multiprocessing.get_context("forkserver")
@@ -98,7 +98,6 @@ class Party:
         self._process = self._context.Process(target=role, args=(theirs, *arguments), daemon=True)
         self._process.start()
         theirs.close()
-        self.hear()
 
     @property
     def pid(self) -> int:
@@ -122,6 +121,14 @@ class Party:
         self._process.join(PATIENCE)
         self._process.close()
         self._pipe.close()
+
+
+class Party(Started):
+    """One that has said that it is ready."""
+
+    def __init__(self, role: Callable[..., None], *arguments: Any) -> None:
+        super().__init__(role, *arguments)
+        self.hear()
 
 
 def supply(pipe: Connection, address: str, key: str, channel: str, name: str) -> None:

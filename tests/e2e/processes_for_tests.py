@@ -8,7 +8,7 @@ import selectors
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import psutil
@@ -65,14 +65,18 @@ class Programs:
         join: str | None = None,
         files: int | None = None,
         listen: str = "tcp://127.0.0.1:*",
+        replace: bool = False,
+        log: Path | None = None,
     ) -> tuple[Program, str]:
-        """Start a broker, which may open so many `files`; return it and its address."""
+        """Start a broker, which may open so many `files`, and logs to `log` where that is to be
+        more than a pipe holds; return it and its address."""
         command = str(Path(sys.executable).with_name("activebroker"))
         arguments = ["broker", "--listen", listen, "--name", name]
         limit = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files)] if files else []
-        program = self._start(*limit, command, *arguments, *(["--join", join] if join else []))
+        arguments += [*(["--join", join] if join else []), *(["--replace"] if replace else [])]
+        program = self._start(*limit, command, *arguments, log=log)
         found = re.search(r"tcp://127\.0\.0\.1:\d+", program.line())
-        assert found
+        assert found, log and log.read_text()[-2000:]
         return program, found.group()
 
     def run(self, text: str, *arguments: str) -> Program:
@@ -81,15 +85,16 @@ class Programs:
         script.write_text(COMMON + text)  # a file, because the analysis reads the source
         return self._start(sys.executable, str(script), *arguments)
 
-    def _start(self, *command: str) -> Program:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,  # or the first of two lines would take the second with it
-            env=self._env,
-        )
+    def _start(self, *command: str, log: Path | None = None) -> Program:
+        with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,  # or the first of two lines would take the second with it
+                env=self._env,
+            )
         self._stack.enter_context(process)
         self._stack.callback(process.kill)
         return Program(process)
@@ -144,4 +149,4 @@ class Program:
     def finish(self) -> tuple[int, str, str]:
         """Wait for its end; return exit code, and what is left of its outputs."""
         out, err = self._process.communicate(timeout=PATIENCE)
-        return self._process.returncode, out.decode(), err.decode()
+        return self._process.returncode, out.decode(), (err or b"").decode()  # which may be logged
