@@ -16,6 +16,7 @@ from activebroker.core.errors import ActiveBrokerError
 
 log = logging.getLogger(__name__)
 CLOSING = 10.0  # seconds that it takes at most, where nobody takes anything
+_UNTIL = "_activebroker_until"  # of an error: the monotonic time by which all blocks are left
 _deadline: ContextVar[float] = ContextVar("activebroker closing", default=math.inf)
 
 
@@ -65,7 +66,12 @@ class Closing(ABC):
         trace: TracebackType | None,
     ) -> None:
         if error is None:
-            self.close()
+            until = time.monotonic() + CLOSING
+            try:
+                self.close()
+            except BaseException as failure:
+                failure.__dict__.setdefault(_UNTIL, until)  # for the blocks around this one
+                raise
             return
         try:
             with within(_share(error)):
@@ -77,5 +83,5 @@ class Closing(ABC):
 def _share(error: BaseException) -> float:
     """Half of what is left for the blocks that an error leaves: there may be more of them."""
     now = time.monotonic()
-    until: float = error.__dict__.setdefault("_activebroker_until", now + CLOSING)
+    until: float = error.__dict__.setdefault(_UNTIL, now + CLOSING)
     return max(0.0, (until - now) / 2)

@@ -24,13 +24,38 @@ from trading_for_tests import (
 
 import activebroker as ab
 from activebroker.broker import endings
-from activebroker.core.errors import Closed, UnknownChannel
+from activebroker.core.errors import Closed, DeadlineExceeded, UnknownChannel
+from activebroker.fabric import closing
 from activebroker.runtime.pool import POOL
 
 
 @pytest.fixture
 def channel(fabric: ab.Fabric) -> ab.Channel:
     return fabric.channel("trades", Trade)
+
+
+class Slow(closing.Closing):
+    """Takes all the time that there is, of a clock without hands, and is not done then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(closing.time, "monotonic", lambda: self.now)
+
+    def close(self) -> None:
+        self.now += closing.time_left(closing.CLOSING)
+        raise DeadlineExceeded("not done")
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError, KeyboardInterrupt])
+def test_blocks_within_each_other_take_as_long_as_one(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException] | None
+) -> None:
+    with monkeypatch.context() as patched:
+        slow = Slow(patched)
+        with pytest.raises(error or DeadlineExceeded), slow, slow, slow:
+            if error is not None:
+                raise error
+        assert closing.CLOSING / 2 <= slow.now <= closing.CLOSING
 
 
 # --- suppliers --------------------------------------------------------------------------------
