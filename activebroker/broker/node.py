@@ -104,7 +104,8 @@ from activebroker.routing import Member
 
 log = logging.getLogger(__name__)
 TICK = 0.1  # seconds between looks at the links
-AWAITED = 15.0  # seconds that outlets wait for those who were served by the node before
+AWAITED = 8.0  # seconds that outlets wait for those who were served by the node before: less than
+# it takes a `close` behind them to give up, more than there is between two attempts to join again
 DEPARTURE = 5.0  # seconds after which a node leaves a fabric, though something may be under way
 SAMPLES = 10  # failures reported in full for each piece of work
 

@@ -194,6 +194,27 @@ def test_what_waited_for_a_consumer_that_takes_nothing_comes_when_it_does(broker
         assert [next(iter(events)).content[0] for _ in range(count + 1)] == list(range(count + 1))
 
 
+def test_one_that_is_closed_waits_no_longer_than_it_may_for_who_is_gone(broker: Broker) -> None:
+    with (
+        ab.connect(broker.address, KEY, name="source") as source,
+        ab.connect(broker.address, KEY, name="sink") as sink,
+    ):
+        gone = ab.connect(broker.address, KEY, name="gone", reconnect=False)
+        numbers = gone.channel("numbers", object)
+        numbers.subscribe()
+        events = sink.channel("numbers", object).subscribe(timeout=PATIENCE)
+        supplier = source.channel("numbers", object).supplier("S")
+        supplier.publish(0)
+        with Cut(gone):
+            broker.die()
+            broker.start()
+            eventually(lambda: not source._runtime.orphaned and not sink._runtime.orphaned)
+            supplier.publish_batch([1, 2, 3])
+            supplier.close()
+            assert [next(iter(events)).content for _ in range(4)] == [0, 1, 2, 3]
+            gone.close()
+
+
 def test_what_a_consumer_misses_while_it_is_cut_off_is_told(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
