@@ -323,6 +323,7 @@ class Exchange:
 
     def owe(self, stage: Stage, ties: Ties) -> None:
         """A filter came here: it still has to tell some outlets what it has settled."""
+        stage.port.since.update(ties.since)
         for outlet, (node, taker) in ties.outlets.items():
             if outlet not in stage.port.sources:
                 stage.port.sources[outlet] = node, taker

@@ -534,12 +534,13 @@ class Ties(msgspec.Struct, frozen=True, array_like=True):
 
     `outlets` (outlet -> node, taker): it has taken their flows to the end, up to `came`, and they
     keep events for it until they hear that these are settled. `have`: how far takers have already
-    what it makes, where it is making that again.
+    what it makes, where it is making that again. `since`: where suppliers' streams began for it.
     """
 
     outlets: dict[int, tuple[str, str]]
     came: Positions
     have: dict[str, Positions]
+    since: Positions = {}
 
 
 class HandOverState(Message, frozen=True):

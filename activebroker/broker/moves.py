@@ -143,6 +143,7 @@ class Moves:
                     dict(stage.port.sources),
                     dict(stage.port.received),
                     {name: dict(each.since) for name, each in stage.outlet.takers.items()},
+                    dict(stage.port.since),
                 ),
             )
             self._at_origin(derivation, captured, now)

@@ -60,7 +60,7 @@ class Port:
         self.direct = False  # fed by suppliers themselves
         self.had: Positions = {}  # how far it has come at the node before
         self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
-        self._since: Positions = {}  # where streams began here
+        self.since: Positions = {}  # where streams began here
         self._ended: set[int] = set()  # for those that follow them and have yet to open
         self._finished: set[int] = set()
         self._lost: set[int] = set()
@@ -138,11 +138,11 @@ class Port:
         flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, recovers)
         self.direct |= supplier is not None
         if supplier is not None and begins is None:
-            self._since[supplier] = so_far or (outlet, 0)  # a stream has its first outlet's number
+            self.since[supplier] = so_far or (outlet, 0)  # a stream has its first outlet's number
         elif supplier is not None and begins is not None:
             flow.repeats = True
             if self.received.get(supplier, begins)[0] != begins[0] or supplier not in self.received:
-                since = self._since.get(supplier, begins)
+                since = self.since.get(supplier, begins)
                 self.received[supplier] = since if since[0] == begins[0] else begins
         for earlier in after:
             if earlier in self._lost:

@@ -5,6 +5,7 @@ A violation is a line `kind: what`. Nothing here knows how events travel, but fo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -118,6 +119,8 @@ def _wrong(
     expected = [element.seen for element in elements]
     for consumer, seen, whole in zip(consumers, got, complete, strict=True):
         reached = consumer.latest_start.get(supplier, 0)
+        if supplier in consumer.absent:
+            reached = sys.maxsize  # it never came back
         latest = sum(element.raw <= reached for element in elements)
         its = [each for each in seen.get(supplier, ()) if sure or each[2] != REASON]
         back = sum(element.raw <= consumer.back.get(supplier, 0) for element in elements)

@@ -76,6 +76,12 @@ def served_by(hub: Node, outlet: int) -> list[str]:
     return list(dict.fromkeys(flow.port.node for flow in flows))
 
 
+def suppliers_of(hub: Node, channel: str) -> set[str | None]:
+    """The suppliers of a channel that the directory at `hub` knows."""
+    assert hub.directory is not None
+    return {each.supplier for each in hub.directory.graph.channels[channel].outlets.values()}
+
+
 def served(hub: Node) -> dict[str, str | None]:
     """Why the channels have ended that the directory at `hub` knows; None: it serves them still."""
     assert hub.directory is not None

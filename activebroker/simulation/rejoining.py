@@ -131,6 +131,7 @@ class Rejoining:
         def opened(outlet: int) -> None:
             supplier.outlet = outlet
             host.supplies[outlet] = supplier.supply
+            self._users.is_back(supplier)
             host.pump(outlet)
 
         def refused(error: ActiveBrokerError) -> None:

@@ -34,7 +34,7 @@ from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
 from activebroker.simulation import reference, rows
 from activebroker.simulation.host import Answered, Host, Intake, Supply
-from activebroker.simulation.machines import served_by
+from activebroker.simulation.machines import served_by, suppliers_of
 from activebroker.simulation.reference import (
     FILTERS,
     GROUPS,
@@ -76,6 +76,7 @@ class Channel:
     ended: bool = False  # and been answered, at a root
     relayed: bool = False  # or may be: a supplier was asked to hand over what it serves
     owner: Host | None = None  # that derived it
+    absent: set[str] = field(default_factory=set)  # suppliers that were not in the fabric then
     request: Derive | None = None  # with which
 
     @property
@@ -124,6 +125,7 @@ class Consumer:
     subscribed: bool = False
     left: bool = False
     latest_start: dict[str, int] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)  # suppliers that were not in the fabric then
     gaps: int = 0  # how often its process has joined again
     back: dict[str, int] = field(default_factory=dict)  # how far all were when it last had
 
@@ -282,6 +284,27 @@ class Users:
             request = CloseSupplier(supplier.channel.name, supplier.name)
             self.ask(f"closes supplier {supplier.name}", supplier.host, request)
 
+    def is_back(self, supplier: Supplier) -> None:
+        """It is in the fabric again: who came while it was not has its events from here on."""
+        name = supplier.name
+        for channel in self.channels:
+            if channel.root is supplier.channel and name in channel.absent:
+                channel.absent.remove(name)
+                channel.content.until[name] = channel.content.lengths().get(name, 0)
+        for consumer in self.consumers:
+            if consumer.channel.root is supplier.channel and name in consumer.absent:
+                consumer.absent.remove(name)
+                consumer.latest_start[name] = consumer.channel.content.lengths().get(name, 0)
+
+    def _absent(self, root: Channel) -> set[str]:
+        """The suppliers that the directory does not know now, though they are to come back."""
+        known = suppliers_of(self.world.hosts[HUB].node, root.name)
+        return {
+            each.name
+            for each in self.suppliers
+            if each.channel is root and each.supply is not None and each.name not in known
+        }
+
     # --- consumers ----------------------------------------------------------------------------
 
     def _subscribe(self, host: Host, step: Step) -> None:
@@ -299,6 +322,7 @@ class Users:
         def subscribed(_: object) -> None:
             consumer.subscribed = True
             consumer.latest_start = channel.content.lengths()
+            consumer.absent = self._absent(channel.root)
 
         def refused() -> None:
             host.give(PortClosed(port))
@@ -341,6 +365,7 @@ class Users:
 
         def derived(_: object) -> None:
             child.content.until = child.content.lengths()
+            child.absent = self._absent(child.root)
             child.closed = parent.closed
             self.channels.append(child)
 
