@@ -405,6 +405,15 @@ class Exchange:
                         if isinstance(item, Parcel):
                             yield outlet.stream, item.batch
 
+    def unsettled(self) -> Iterator[tuple[int, Batch]]:
+        """The events of suppliers here that are kept for their takers, each with its stream."""
+        for outlet in self.outlets.values():
+            for taker in outlet.takers.values():
+                if outlet.supplier is not None:
+                    for _, _, item in taker.kept:
+                        if isinstance(item, Parcel):
+                            yield outlet.stream, item.batch
+
     # --- a fabric that cannot be reached ------------------------------------------------------
 
     @property

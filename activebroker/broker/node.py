@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -611,7 +611,10 @@ class Node:
         """What may not have come to a peer that this node parts from."""
         link = self.peers.links.get(peer)
         sent = self.exchange.events_of(link.unacknowledged_bodies()) if link is not None else ()
-        for stream, batch in (*sent, *self.exchange.waiting_for(peer)):
+        self._note((*sent, *self.exchange.waiting_for(peer)))
+
+    def _note(self, events: Iterable[tuple[int, Batch]]) -> None:
+        for stream, batch in events:
             self._unacknowledged.setdefault(stream, []).append(batch)
 
     def _depart_if_done(self) -> None:
@@ -636,6 +639,7 @@ class Node:
     def _leaving(self, departed: Departed) -> Departed:
         for peer in (*self.peers.links, self.name):
             self._note_lost(peer)
+        self._note(self.exchange.unsettled())  # it came there, and may have been lost with a move
         return replace(
             departed, unacknowledged=self._unacknowledged, received=self.exchange.received
         )
