@@ -144,7 +144,7 @@ def check(nodes: tuple[ab.Fabric, ab.Fabric], block: int, database: Any) -> tupl
         parts = {part: bodies[number] for part, number in enumerate(group)}
         filter = load(module(parts), ab.FIFOFilter)["Filter"]
         derived = channel.derive((filter, 1), at=PLACES[(block + len(running)) % len(PLACES)])
-        running.append((parts, filter, derived.subscribe(timeout=30)))
+        running.append((parts, filter, derived.subscribe(timeout=90)))
     with supplier:
         supplier.publish_batch(contents)
     channel.close()
