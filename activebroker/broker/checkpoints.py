@@ -69,6 +69,8 @@ class Checkpoints:
         """What a filter made before it came to its suppliers is safe: from now on it is theirs."""
         if channel.closed or not channel.returning or self._changes.migration_of(channel.name):
             return
+        if any(stage.node not in self._wiring.members for stage in channel.stages.values()):
+            return  # it is lost with one of them, and goes on elsewhere
         assert channel.parent is not None
         channel.returning, channel.checkpoint = False, None
         self.forget(channel.name)

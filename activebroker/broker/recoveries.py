@@ -16,7 +16,7 @@ import msgspec
 from activebroker.broker.changes import Attempt, Change
 from activebroker.broker.checkpoints import Checkpoints
 from activebroker.broker.deaths import Budget, Record
-from activebroker.broker.messages import ReportSent
+from activebroker.broker.messages import ReportSent, Undeploy
 from activebroker.broker.outlet import NOWHERE
 from activebroker.broker.recovery import PROOF, Recovery, Stages
 from activebroker.broker.wiring import Wiring
@@ -89,7 +89,7 @@ class Recoveries:
             return f"it is in quarantine: {why}"
         if (pause := record.pause(now)) > 1e-6:
             log.info("what makes channel %r goes on in %.1f s", name, pause)
-            self._later(channel, also, now + pause, pause)
+            yield from self._later(channel, also, now + pause, pause)
             return ""
         self._checkpoints.forget(name)
         deaths = 0 if relay else record.by_one_event(inputs)
@@ -99,7 +99,7 @@ class Recoveries:
         if any(map(self._recovery.is_spare, self._members)):
             since = now  # there is one, with another suspect
         if deaths and not spared and now - since < (WAIT if places else LONGEST_WAIT):
-            self._later(channel, also, since, LOOK_UP)
+            yield from self._later(channel, also, since, LOOK_UP)
             return ""
         if deaths and not places:
             return (
@@ -164,12 +164,15 @@ class Recoveries:
                 nodes += [stage.node for stage in each.stages.values()]
         return nodes
 
-    def _later(self, channel: Channel, also: Stages, since: float, after: float) -> None:
-        """Until then it is nowhere, not even at the next process of the name of its last host."""
-        left = ((outlet.node, outlet.id) for outlet in channel.left.values())
-        self._waiting[channel.name] = tuple(dict.fromkeys([*also, *left])), since
+    def _later(self, channel: Channel, also: Stages, since: float, after: float) -> Change:
+        """Until then it is nowhere: not at hosts that live, nor at the next process of the name of
+        its last one."""
+        parts = (*channel.stages.values(), *channel.left.values())
+        old = tuple(dict.fromkeys([*also, *((each.node, each.id) for each in parts)]))
+        self._waiting[channel.name] = old, since
         self._graph.unplace(channel)
         self._set_timer(channel.name, after)
+        yield from self._wiring.tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
 
 
 def _inputs(channel: Channel) -> Positions:

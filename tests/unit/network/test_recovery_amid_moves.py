@@ -265,3 +265,23 @@ def test_who_waits_for_a_filter_to_come_to_its_suppliers_hears_that_it_was_close
     assert isinstance(derive.error, Closed)
     scene.settle()
     scene.check_nothing_left()
+
+
+@pytest.mark.parametrize("milliseconds", WHILE)
+def test_one_that_has_to_wait_before_it_goes_on_is_nowhere_until_then(milliseconds: int) -> None:
+    """It is on its way to two suppliers, of which one dies, and with it the last other broker."""
+    scene = Scene(milliseconds, patience=3.0)
+    scene.net.kill("dallas")
+    scene.net.run_for(FOUND_LOST)
+    sources = [scene.supplier("east", "A"), scene.supplier("atlanta", "B")]
+    derived = scene.derive(Count, "consumer")
+    sink = scene.subscribe("west", derived)
+    for source in sources:
+        source.publish(0, 1)
+    scene.begin_move(derived, "supplier")
+    scene.net.run_for(milliseconds / 1000)
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    sources[0].publish(2, 3, 0, 1)
+    scene.finish(sink)
+    assert sink.of("A") == COUNTED
