@@ -167,9 +167,10 @@ class Recoveries:
     def _later(self, channel: Channel, also: Stages, since: float, after: float) -> Change:
         """Until then it is nowhere: not at hosts that live, nor at the next process of the name of
         its last one."""
-        parts = (*channel.stages.values(), *channel.left.values())
-        old = tuple(dict.fromkeys([*also, *((each.node, each.id) for each in parts)]))
-        self._waiting[channel.name] = old, since
+        old = [*also, *((stage.node, stage.id) for stage in channel.stages.values())]
+        old += [(outlet.node, outlet.id) for outlet in channel.left.values()]
+        old = list(dict.fromkeys(old))
+        self._waiting[channel.name] = tuple(old), since
         self._graph.unplace(channel)
         self._set_timer(channel.name, after)
         yield from self._wiring.tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
