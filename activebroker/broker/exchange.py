@@ -813,16 +813,17 @@ class Exchange:
 
     def _sweep(self, outlet: Outlet) -> None:
         stage = self.stages.get(outlet.id)
-        if outlet.drained and (stage is None or not stage.moving):
+        here = outlet.id in self.outlets
+        if here and outlet.drained and (stage is None or not stage.moving):
             if stage is not None and stage.spec.envelope is None:
                 # All that this relay has passed on is settled, there will be no checkpoint for it.
                 for source, (node, taker) in stage.port.sources.items():
                     ended = source in stage.port.leaving
                     self._tell(node, Settled(source, taker, stage.saving.inputs, ended))
             self._blocked.pop(outlet.id, None)
-            if self.outlets.pop(outlet.id, None) is not None:
-                stopped = stage is not None and outlet.error is not None
-                self._send(self._directory, OutletDrained(outlet.id, stopped), ())
+            del self.outlets[outlet.id]
+            stopped = stage is not None and outlet.error is not None
+            self._send(self._directory, OutletDrained(outlet.id, stopped), ())
             self.remove_stage(outlet.id)
             if stage is not None and outlet.error is not None and not stage.port.closing:
                 self._stopped[outlet.id] = outlet.error

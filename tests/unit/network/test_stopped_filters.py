@@ -9,7 +9,7 @@ from activebroker.broker.effects import ChangeFilter, RunStage
 from activebroker.broker.messages import Modulate
 from activebroker.core.errors import Closed, FilterStopped, ModulationFailed
 from activebroker.simulation.edge import PLANTED
-from activebroker.simulation.reference import Above, Count, envelope_of
+from activebroker.simulation.reference import Above, Count, CountAbove, envelope_of
 
 
 @pytest.mark.parametrize("at", ["supplier", "atlanta"])
@@ -58,6 +58,24 @@ def test_one_that_is_stopped_when_its_channel_is_closed_is_forgotten() -> None:
     scene.net.failing.append(RunStage)
     scene.finish()  # whose checks find what is left
     assert str(sink.intake.error) == PLANTED
+
+
+def test_who_comes_when_it_was_stopped_amid_a_change_is_told_why() -> None:
+    scene = Scene()
+    east = scene.supplier("east", "s1")
+    channel = scene.derive(CountAbove, "atlanta")
+    sink = scene.subscribe("west", channel)
+    scene.settle()
+    scene.net.network.cut("east", "atlanta", 1.0)  # the change waits for what was sent before
+    scene.net.failing.append(RunStage)
+    east.publish(0, 2)
+    with pytest.raises(ModulationFailed, match="its filter has ended"):
+        scene.ask("west", Modulate(channel, envelope_of(CountAbove, (2,)), "west", 5.0))
+    late = scene.subscribe("dallas", channel)
+    scene.settle()
+    for each in (sink, late):
+        assert isinstance(each.intake.error, FilterStopped) and str(each.intake.error) == PLANTED
+    scene.finish()
 
 
 def test_one_that_cannot_take_its_new_parameters_says_so_though_others_can() -> None:
