@@ -209,13 +209,14 @@ class OutletClosed:
 class Departed:
     """This node has left a fabric that it cannot reach, and does nothing more.
 
-    `takers` are, by channel, those whom its outlets served. `streams`: how far those of suppliers
+    `takers` are, by channel, those whom its outlets served, and where suppliers' streams began for
+    them. `streams`: how far those of suppliers
     have come, by channel and supplier; `unacknowledged`, by stream: the events that somebody may
     not have. `received`: how far subscriptions to such channels have come.
     """
 
     reason: str
-    takers: Mapping[str, Sequence[str]]
+    takers: Mapping[str, Mapping[str, Positions]]
     unacknowledged: Mapping[int, Sequence[Batch]]
     streams: Mapping[tuple[str, str], Position]
     received: Mapping[int, Positions]

@@ -107,7 +107,9 @@ class Exchange:
         self._local: deque[Callable[[], object]] = deque()
         # By peer and batch, the batch, and the flows and ports that it goes to.
         self._leaving: dict[tuple[str, int], tuple[Parcel, list[tuple[int, int]]]] = {}
-        self._awaited: Mapping[str, Sequence[str]] = {}
+        # By channel, who was served by the node before, and since when; those who are waited for.
+        self._before: Mapping[str, Mapping[str, Positions]] = {}
+        self._awaited: Mapping[str, Mapping[str, Positions]] = {}
         self._streams: Mapping[tuple[str, str], Position] = {}  # of suppliers who go on
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
@@ -126,7 +128,7 @@ class Exchange:
         outlet = self.outlets[id] = Outlet(id, channel, supplier, self._carry, numbers)
         outlet.awaited.update(dict.fromkeys(self._awaited.get(channel, ())))
         if supplier is not None and (at := self._streams.get((channel, supplier))) is not None:
-            outlet.go_on(at)
+            outlet.go_on(at, self._before.get(channel, {}))
         self._wait_if_blocked(outlet)
         return outlet
 
@@ -172,6 +174,7 @@ class Exchange:
             spec.behind,
             None if outlet is None else outlet.begins,
             before.get(spec.supplier) if spec.supplier is not None else None,
+            self._began(spec, before),
         )
         self._tell(spec.target, opened)
         if outlet is not None:
@@ -185,6 +188,17 @@ class Exchange:
             end = FlowEnded(spec.id, spec.port, finished, error)
             self._carry(OutFlow(spec), end)
         return before
+
+    def _began(self, spec: FlowSpec, before: Positions) -> Position | None:
+        """Where a supplier's stream was when a taker came, if that is known."""
+        outlet = self.outlets.get(spec.outlet)
+        if outlet is None or spec.supplier is None:
+            return None
+        if outlet.supplier is not None:
+            return outlet.began(spec.taker)
+        relay = self.stages.get(spec.outlet)  # where nothing has come to it, it began itself
+        since = relay.port.since if relay is not None else {}
+        return before.get(spec.supplier, since.get(spec.supplier))
 
     def _only_looks(self, spec: FlowSpec) -> bool:
         """Whether a flow leads to a filter at this node that only looks at events."""
@@ -417,12 +431,20 @@ class Exchange:
     # --- a fabric that cannot be reached ------------------------------------------------------
 
     @property
-    def served(self) -> dict[str, list[str]]:
-        """By channel, who is served by outlets here, or awaited."""
-        served = {channel: list(takers) for channel, takers in self._awaited.items()}
+    def served(self) -> dict[str, dict[str, Positions]]:
+        """By channel, who is served by outlets here, or awaited; and where streams of suppliers
+        here began for them."""
+        served = {
+            channel: {name: dict(began) for name, began in takers.items()}
+            for channel, takers in self._awaited.items()
+        }
         for outlet in self.outlets.values():
-            there = [name for name, taker in outlet.takers.items() if not taker.closed]
-            served.setdefault(outlet.channel, []).extend(there)
+            there = served.setdefault(outlet.channel, {})
+            for name, taker in outlet.takers.items():
+                if not taker.closed:
+                    began = there.setdefault(name, {})
+                    if outlet.supplier is not None and taker.began is not None:
+                        began[outlet.supplier] = taker.began
         return served
 
     @property
@@ -469,12 +491,12 @@ class Exchange:
 
     def succeed(
         self,
-        takers: Mapping[str, Sequence[str]],
+        takers: Mapping[str, Mapping[str, Positions]],
         streams: Mapping[tuple[str, str], Position],
     ) -> None:
         """Let outlets that are opened wait until those who were served there before are back, and
         go on with the streams of their suppliers."""
-        self._awaited, self._streams = takers, streams
+        self._before, self._awaited, self._streams = takers, takers, streams
 
     def await_no_more(self) -> None:
         self._awaited = {}
@@ -677,8 +699,9 @@ class Exchange:
                     self._send(target, head, item.buffers)
 
     def _opened(self, port: Port, opened: FlowOpened, source: str) -> None:
-        if opened.begins is None and opened.so_far is not None and opened.supplier is not None:
-            missed = port.missed(opened.supplier, opened.so_far)
+        if opened.so_far is not None and opened.supplier is not None:
+            served = opened.begins is not None and opened.began is not None
+            missed = port.missed(opened.supplier, opened.so_far, served)
             if missed:
                 log.warning(
                     "%d events of supplier %r did not come: they were published while %r was cut "
@@ -697,7 +720,7 @@ class Exchange:
             opened.recovers,
             opened.behind,
             opened.begins,
-            opened.so_far,
+            opened.began,
         )
         if (stage := self.stages.get(port.id)) is not None:
             if opened.taker:

@@ -27,8 +27,9 @@ class FlowOpened(Message, frozen=True):
     """`taker` is whom the outlet keeps the flow's events for until it hears that they are settled;
     empty where it does not. `recovers`: the flow comes from what goes on elsewhere if this node is
     lost. `behind`: it follows what the port has of the supplier now. `so_far`: where its stream is
-    now. With `begins`, it may repeat what was before the supplier lost its fabric and
-    joined it again; what is new to all begins there."""
+    now, and `began`: where it was when the taker came, if that is known. With `begins`, the flow
+    may repeat what was before the supplier lost its fabric and joined it again; what is new to all
+    begins there."""
 
     flow: int
     port: int
@@ -40,6 +41,7 @@ class FlowOpened(Message, frozen=True):
     behind: bool = False
     begins: Position | None = None
     so_far: Position | None = None
+    began: Position | None = None
 
 
 MOST_TO = 64  # flows that share a message

@@ -372,6 +372,7 @@ class Node:
         match body:
             case Deploy(spec):
                 opened = exchange.open_stage(spec)
+                opened.port.anew = spec.checkpoint is None
                 if spec.envelope is None:  # a relay has nothing to load
                     exchange.start_stage(opened)
                     done(None, None)
@@ -571,6 +572,7 @@ class Node:
     def _lose(self, peer: str) -> None:
         """A peer is gone: free everything here that was for it or from it."""
         acknowledged = self.acknowledged() if peer == self._directory_name else {}
+        left = self.exchange.departure("")  # with those who are served there
         if self._departs and (self.orphaned or peer == self._directory_name):
             self._note_lost(peer)
         self.peers.drop(peer)
@@ -581,10 +583,10 @@ class Node:
         if self.directory is not None:
             self.directory.lost(peer)
         elif peer == self._directory_name:
-            self._lose_fabric(acknowledged)
+            self._lose_fabric(acknowledged, left)
         self._calls.lost(peer)
 
-    def _lose_fabric(self, acknowledged: dict[int, int]) -> None:
+    def _lose_fabric(self, acknowledged: dict[int, int], left: Departed) -> None:
         self.orphaned = (
             f"The fabric took this process, {self.name!r}, for lost: it did not answer, or "
             "another process has taken its name. Connect again."
@@ -594,7 +596,7 @@ class Node:
         )
         self.moves.abandon()
         if self._departs:
-            self._departing = self.exchange.departure(self.orphaned)
+            self._departing = replace(left, reason=self.orphaned)
             self._served = self.exchange.targets
             self._effects.append(SetTimer("departure", DEPARTURE))
             self.exchange.wind_up()

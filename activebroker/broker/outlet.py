@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
@@ -37,9 +37,10 @@ class Taker:
     has settled is.
 
     Where the predicate is wider than its filter, what is sent is not `certain` to be forwarded.
-    `sent` is how far it was given events, `settled` how far it has settled them; `since`: what it
-    has already. A taker that another outlet serves from now on is `closed`, and `left` when the end
-    of its flow has come there: what follows that is free.
+    `began` is where a supplier's stream was when it came, `sent` how far it was given events,
+    `settled` how far it has settled them; `since`: what it has already. A taker that another outlet
+    serves from now on is `closed`, and `left` when the end of its flow has come there: what follows
+    that is free.
     """
 
     predicate: Predicate | None
@@ -51,6 +52,7 @@ class Taker:
     last: int = 0  # the flow that served it last
     sent: Positions = field(default_factory=dict)
     settled: Positions = field(default_factory=dict)
+    began: Position | None = None
     kept: deque[tuple[str, Position, Parcel | StreamEnded]] = field(default_factory=deque)
     kept_bytes: int = 0
     closed: bool = False
@@ -125,6 +127,7 @@ class Outlet:
         self.id = id
         self.stream = id  # a supplier's that goes on with it after it had lost its fabric: another
         self.begins: Position | None = None  # then: from where on nobody has had anything of it
+        self.before: dict[str, Position] = {}  # then: who was served before, and since when
         self.channel = channel
         self.supplier = supplier
         self.flows: dict[int, OutFlow] = {}
@@ -206,7 +209,9 @@ class Outlet:
             self.tracks,
             since,
             settled=dict(spec.began),
+            began=self.began(spec.taker) or self._now(),
         )
+        self.before.pop(spec.taker, None)
         taker.flow = self.flows[spec.id] = OutFlow(spec, beside)
         taker.last = spec.id
         if spec.resumes:
@@ -370,11 +375,24 @@ class Outlet:
         if finished and not keeps:
             self.let_go()
 
-    def go_on(self, at: Position) -> None:
-        """Continue a supplier's stream that has come so far; some of it may come once more."""
+    def go_on(self, at: Position, before: Mapping[str, Positions]) -> None:
+        """Continue a supplier's stream that has come so far; some of it may come once more.
+        `before`: since when takers were served by the node before."""
         assert self.supplier is not None
         self.stream, self.begins = at[0], at
+        self.before = {
+            taker: began
+            for taker, streams in before.items()
+            if (began := streams.get(self.supplier)) is not None and began[0] == at[0]
+        }
         self.positions[self.supplier] = at
+
+    def began(self, taker: str) -> Position | None:
+        """Where a supplier's stream was when a taker came; None for one that comes after the
+        supplier has joined its fabric again, and was not served before."""
+        if (known := self.takers.get(taker)) is not None:
+            return known.began
+        return self.before.get(taker, self._now() if self.begins is None else None)
 
     def lift_credit(self) -> None:
         """Send all that there is: little more can come."""
@@ -391,6 +409,12 @@ class Outlet:
             self._send(flow, flow.waiting.popleft())
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _now(self) -> Position | None:
+        """Where a supplier's stream is."""
+        if self.supplier is None:
+            return None
+        return self.positions.get(self.supplier, (self.stream, 0))
 
     def _next(self, supplier: str, stream: int, count: int) -> Position:
         """The position `count` further on, which is in a new stream if the supplier's is one."""

@@ -15,6 +15,7 @@ from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.matching import Parcel, split
 from activebroker.routing import Position, Positions
 
+NOWHERE: Position = (-1, 0)
 LOST = "A place that ran the channel's filter was lost when the channel had been closed already."
 
 Item = Parcel | StreamEnded | FlowEnded
@@ -61,6 +62,8 @@ class Port:
         self.had: Positions = {}  # how far it has come at the node before
         self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
         self.since: Positions = {}  # where streams began here
+        self.anew = False  # of a filter that begins anew: another one may have borne its name
+        self.announced: dict[str, int] = {}  # supplier -> the first outlet that was to feed it
         self._ended: set[int] = set()  # for those that follow them and have yet to open
         self._finished: set[int] = set()
         self._lost: set[int] = set()
@@ -105,6 +108,8 @@ class Port:
     ) -> None:
         """The directory's notice that a flow is being opened: without it, a port whose channel is
         closed would be complete while a short-lived supplier's events are still on their way."""
+        if supplier is not None:
+            self.announced.setdefault(supplier, outlet)
         over = flow in self._ended or flow in self._lost or outlet in self._released
         if flow not in self.flows and not over:
             self.flows[flow] = InFlow(
@@ -122,11 +127,11 @@ class Port:
         recovers: bool = False,
         behind: bool = False,
         begins: Position | None = None,
-        so_far: Position | None = None,
+        began: Position | None = None,
     ) -> None:
         """A flow begins. `behind`: it follows those of its supplier from other outlets that are
-        here. With `begins`, it may repeat what is here, or what was before `begins`, if that is
-        nothing, and nothing of the stream, which had come `so_far`, was to come here before.
+        here. `began`: where its supplier's stream was when the taker came. With `begins`, it may
+        repeat what is here, or, where nothing of the stream was to come here, what was before that.
 
         One that was on its way when its outlet was released is not taken.
         """
@@ -137,13 +142,15 @@ class Port:
             self.leaving.pop(outlet, None)
         flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, recovers)
         self.direct |= supplier is not None
-        if supplier is not None and begins is None:
-            self.since[supplier] = so_far or (outlet, 0)  # a stream has its first outlet's number
-        elif supplier is not None and begins is not None:
-            flow.repeats = True
-            if self.received.get(supplier, begins)[0] != begins[0] or supplier not in self.received:
-                since = self.since.get(supplier, begins)
-                self.received[supplier] = since if since[0] == begins[0] else begins
+        if supplier is not None:
+            goes_on = not self.anew or self.announced.setdefault(supplier, outlet) != outlet
+            if began is not None and (goes_on or begins is None):
+                self._begin(supplier, began)
+            if begins is not None:
+                flow.repeats = True
+                self._begin(supplier, begins)
+                if self.received.get(supplier, NOWHERE)[0] != begins[0]:
+                    self.received[supplier] = self.since[supplier]
         for earlier in after:
             if earlier in self._lost:
                 self._break(flow)
@@ -177,11 +184,14 @@ class Port:
             free += self._release(flow_id)
         return free
 
-    def missed(self, supplier: str, so_far: Position) -> int:
-        """How many events of a stream that begins there, for a subscription that had some of it at
-        the node before, are between."""
+    def missed(self, supplier: str, so_far: Position, served: bool) -> int:
+        """How many events are between what a subscription had of a stream at the node before, and
+        where that has come to: it gets none of them, unless it was `served` all the time."""
         had = self.had.pop(supplier, None)
-        return so_far[1] - had[1] if had is not None and had[0] == so_far[0] else 0
+        if had is None or had[0] != so_far[0] or served:
+            return 0
+        self.received[supplier] = so_far
+        return so_far[1] - had[1]
 
     def take_repeated(self) -> list[tuple[InFlow, int]]:
         """The bytes of what came once more, and is not passed on, since this was asked."""
@@ -233,6 +243,11 @@ class Port:
                 self.holes[flow.outlet] = None
             free += self.arrived(flow.id, FlowEnded(flow.id, self.id))
         return free
+
+    def _begin(self, supplier: str, at: Position) -> None:
+        """A stream began there, unless that is known already."""
+        if self.since.get(supplier, NOWHERE)[0] != at[0]:
+            self.since[supplier] = at
 
     def _pass(self, flow: InFlow, items: list[Item]) -> list[tuple[InFlow, Item]]:
         free: list[tuple[InFlow, Item]] = []

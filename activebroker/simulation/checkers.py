@@ -118,12 +118,12 @@ def _wrong(
     elements = [e for e in stream if e.event is not None and (sure or e.readable)]
     expected = [element.seen for element in elements]
     for consumer, seen, whole in zip(consumers, got, complete, strict=True):
-        reached = consumer.latest_start.get(supplier, 0)
+        reached, again = consumer.latest_start.get(supplier, 0), consumer.back.get(supplier, 0)
         if supplier in consumer.absent:
-            reached = sys.maxsize  # it never came back
+            reached = again = sys.maxsize  # it never came back
         latest = sum(element.raw <= reached for element in elements)
         its = [each for each in seen.get(supplier, ()) if sure or each[2] != REASON]
-        back = sum(element.raw <= consumer.back.get(supplier, 0) for element in elements)
+        back = sum(element.raw <= again for element in elements)
         if (wrong := compare(its, expected, latest, whole, consumer.gaps, back)) is not None:
             kind, _, what = wrong.partition(": ")
             return f"{kind}: {_where(consumer)}, of {supplier}: {what}"

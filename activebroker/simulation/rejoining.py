@@ -121,6 +121,7 @@ class Rejoining:
         def subscribed(_: object) -> None:
             consumer.gaps += 1
             consumer.back = consumer.channel.content.lengths()
+            consumer.absent |= self._users.absent(consumer.channel.root)
 
         def refused(error: ActiveBrokerError) -> None:
             intake.ended, intake.error = True, error

@@ -294,9 +294,11 @@ class Users:
         for consumer in self.consumers:
             if consumer.channel.root is supplier.channel and name in consumer.absent:
                 consumer.absent.remove(name)
-                consumer.latest_start[name] = consumer.channel.content.lengths().get(name, 0)
+                so_far = consumer.channel.content.lengths().get(name, 0)
+                began = consumer.back if consumer.gaps else consumer.latest_start
+                began[name] = so_far
 
-    def _absent(self, root: Channel) -> set[str]:
+    def absent(self, root: Channel) -> set[str]:
         """The suppliers that the directory does not know now, though they are to come back."""
         known = suppliers_of(self.world.hosts[HUB].node, root.name)
         return {
@@ -322,7 +324,7 @@ class Users:
         def subscribed(_: object) -> None:
             consumer.subscribed = True
             consumer.latest_start = channel.content.lengths()
-            consumer.absent = self._absent(channel.root)
+            consumer.absent = self.absent(channel.root)
 
         def refused() -> None:
             host.give(PortClosed(port))
@@ -365,7 +367,7 @@ class Users:
 
         def derived(_: object) -> None:
             child.content.until = child.content.lengths()
-            child.absent = self._absent(child.root)
+            child.absent = self.absent(child.root)
             child.closed = parent.closed
             self.channels.append(child)
 

@@ -8,6 +8,7 @@ from parcels_for_tests import groups, parcel
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.broker.port import LOST, InFlow, Port
+from activebroker.routing import Position
 
 
 def opened(
@@ -370,9 +371,39 @@ def test_a_stream_that_goes_on_comes_from_where_it_began_here() -> None:
     for knows, expected in ((True, [[1, 2, 3]]), (False, [])):
         port = Port(1)
         if knows:
-            port.opened(10, "s", 90, (), supplier="A")
+            port.opened(10, "s", 90, (), supplier="A", began=(90, 0))
             port.lost("s")
-        port.opened(11, "s", 91, (), supplier="A", begins=(90, 3))
-        once_more = parcel(1, 2, 3)
-        once_more.upto = (90, 3)
-        assert [item for _, item in shown(port.arrived(11, once_more))] == expected
+        assert once_more(port) == expected
+
+
+def once_more(port: Port, began: Position | None = None) -> list[object]:
+    """What goes on of the first three events of a stream, from a supplier that has joined again."""
+    port.opened(11, "s", 91, (), supplier="A", begins=(90, 3), began=began)
+    first = parcel(1, 2, 3)
+    first.upto = (90, 3)
+    return [item for _, item in shown(port.arrived(11, first))]
+
+
+def test_where_it_began_is_the_suppliers_word_where_its_mark_was_lost() -> None:
+    assert once_more(Port(1), began=(90, 1)) == [[2, 3]]
+
+
+def test_a_filter_that_begins_anew_was_not_the_one_whom_the_supplier_means() -> None:
+    """Unless it was told before that the supplier would feed it."""
+    for announced, expected in ((False, []), (True, [[2, 3]])):
+        port = Port(1)
+        port.anew = True
+        if announced:
+            port.expect(10, "s", 90, "A")
+            port.lost("s")
+        port.expect(11, "s", 91, "A")
+        assert once_more(port, began=(90, 1)) == expected
+
+
+def test_who_was_not_served_all_the_time_gets_nothing_of_what_was_between() -> None:
+    """Of what comes once more, only some may be there: what others had not acknowledged."""
+    for served, missed, expected in ((False, 2, []), (True, 0, [[2, 3]])):
+        port = Port(1)
+        port.received, port.had = {"A": (90, 1)}, {"A": (90, 1)}
+        assert port.missed("A", (90, 3), served) == missed
+        assert once_more(port, began=(90, 0) if served else None) == expected
