@@ -252,6 +252,13 @@ class Directory:
         self._changes.submit_first(self._lose(node))
         self._changes.lost(node)
 
+    def ended(self, node: str) -> None:
+        """The process of a member has ended: nobody waits for its silence. But a broker may be
+        started again, and has as long for that as when it is silent."""
+        member = self.members.get(node)
+        if member is not None and not member.is_broker:
+            self._expel(node)
+
     def migration(self, derivation: int) -> Migration | None:
         """A third-party derivation that is under way."""
         return self._changes.migration(derivation)

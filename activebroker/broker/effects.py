@@ -37,6 +37,13 @@ class PeerHeard:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerEnded:
+    """A peer that was dialled at its address is no process any more."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPublished:
     """The user's supplier behind `outlet` has a batch. The outlet must be ready."""
 
@@ -131,6 +138,7 @@ class TimerFired:
 Input = (
     FrameArrived
     | PeerHeard
+    | PeerEnded
     | BatchPublished
     | SupplierDrained
     | BatchConsumed

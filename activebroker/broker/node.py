@@ -28,6 +28,7 @@ from activebroker.broker.effects import (
     FrameArrived,
     Input,
     LoadStage,
+    PeerEnded,
     PeerHeard,
     PortClosed,
     PortOpened,
@@ -188,6 +189,9 @@ class Node:
                 self._frame_arrived(decode(head), buffers, source)
             case PeerHeard(peer):
                 self.peers.heard(peer, now)
+            case PeerEnded(peer):
+                if self.directory is not None:
+                    self.directory.ended(peer)
             case BatchPublished(outlet, batch):
                 self.exchange.publish(outlet, Parcel(batch))
             case BatchConsumed(port, flow, nbytes):

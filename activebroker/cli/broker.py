@@ -104,7 +104,7 @@ def join_anew(name: str, listen: str, key: str, join: str | None) -> Runtime:
     end = time.monotonic() + REJOINING
     while True:
         try:
-            return serve(name, listen, key, join_address=join)
+            return serve(name, listen, key, join_address=join, again=True)
         except (Unreachable, DeadlineExceeded) as error:
             if time.monotonic() >= end:
                 raise

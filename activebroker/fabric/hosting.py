@@ -16,7 +16,7 @@ from activebroker.fabric.keys import find_key, is_loopback, signing_key
 from activebroker.filters import Envelope, Payload, Runner
 from activebroker.routing import Member
 from activebroker.routing.parts import FIXED_PLACES
-from activebroker.runtime import MakeRunner, Runtime, Succession, python_runner
+from activebroker.runtime import MakeRunner, Runtime, Succession, python_runner, warm_up
 from activebroker.transport import (
     Claim,
     Hello,
@@ -140,6 +140,7 @@ def serve(
     *,
     join_address: str | None = None,
     replace: bool = False,
+    again: bool = False,
     budget: Budget = Budget(),  # noqa: B008 - a frozen value
 ) -> Runtime:
     """Start a broker that listens at `listen`; its address is `runtime.transport.address`.
@@ -147,13 +148,16 @@ def serve(
     The first broker of a fabric keeps its directory; others join it by `join_address`. A broker
     that listens at 0.0.0.0 tells others the address by which this machine reaches the network.
     It takes the place of one of its name that has died, as that one does not answer; with
-    `replace`, also of one that lives, which is taken for lost. `budget` is that of the fabric's
+    `replace`, also of one that lives, which is taken for lost; where this process has borne the
+    name before (`again`), a living one has longer to answer. `budget` is that of the fabric's
     recovery, where this is its first broker.
     Raises Unreachable, AccessDenied, NameTaken.
     """
     check_name(name)
     if join_address is not None:
-        return join_fabric(name, key, join_address, listen, is_broker=True, replace=replace)
+        return join_fabric(
+            name, key, join_address, listen, is_broker=True, replace=replace, again=again
+        )
     transport = ZeroMQTransport(name, key, listen)
     assert transport.address is not None
     transport.address = _advertised(transport.address)
@@ -178,11 +182,14 @@ def join_fabric(
     *,
     is_broker: bool,
     replace: bool = False,
+    again: bool = False,
     on_failures: OnFailures = lambda report: None,
     succession: Succession | None = None,
 ) -> Runtime:
-    """Start a node and join the fabric of the broker at `address`; `replace`: see `serve`."""
-    again = succession is not None and bool(succession.before.reason)
+    """Start a node and join the fabric of the broker at `address`; for `replace` and `again` see
+    `serve`."""
+    warm_up()  # before the name is claimed: until this node joins, others may get it
+    again = again or (succession is not None and bool(succession.before.reason))
     hello = probe(address, key, PATIENCE, Claim(name, replace, again))
     if hello.refusal is not None:
         raise revive(hello.refusal)

@@ -3,7 +3,7 @@
 from activebroker.runtime.backlog import Gap, SlowPolicy, WhenSlow
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
-from activebroker.runtime.runtime import Runtime, Succession
+from activebroker.runtime.runtime import Runtime, Succession, warm_up
 from activebroker.runtime.workers import MakeRunner, python_runner
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "Succession",
     "WhenSlow",
     "python_runner",
+    "warm_up",
 ]

@@ -35,6 +35,7 @@ from activebroker.broker.effects import (
     Input,
     LoadStage,
     OutletClosed,
+    PeerEnded,
     PeerHeard,
     PortClosed,
     PortOpened,
@@ -119,9 +120,7 @@ class Runtime:
         budget: Budget = Budget(),  # noqa: B008 - a frozen value
         succession: Succession | None = None,
     ) -> None:
-        # pyarrow's first array imports pandas where that is installed, which may take seconds: not
-        # amid the stream, and not while somebody counts on an answer.
-        pa.array([0])
+        warm_up()
         self.name = member.name
         self.registry = TypeRegistry() if succession is None else succession.registry
         self.transport = transport
@@ -321,6 +320,8 @@ class Runtime:
             self._asleep = False
             for peer in self.transport.heard():
                 self._handle(PeerHeard(peer))
+            for peer in self.transport.ended():
+                self._handle(PeerEnded(peer))
             for source, head, buffers in arrivals:
                 self._take(source, FrameArrived(head, buffers, source))
             # What a thread has published goes before what it asks for next.
@@ -536,6 +537,12 @@ class Runtime:
             )
             and all(link.unacknowledged == 0 for link in list(self._node.peers.links.values()))
         )
+
+
+def warm_up() -> None:
+    """pyarrow's first array imports pandas where that is installed, which may take seconds: not
+    amid the stream, nor while somebody counts on an answer, nor after a name was claimed."""
+    pa.array([0])
 
 
 def _flat(error: BaseException | None) -> tuple[str, str] | None:

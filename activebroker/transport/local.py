@@ -44,6 +44,9 @@ class LocalTransport:
     def heard(self) -> Iterable[str]:
         return ()
 
+    def ended(self) -> Iterable[str]:
+        return ()
+
     def forget(self, peer: str) -> None:
         pass
 

@@ -17,6 +17,7 @@ from activebroker.transport.wire import Disconnected, Malformed, Wire
 log = logging.getLogger(__name__)
 LONGEST_NAME = 1 << 10  # bytes
 REST = 0.1  # seconds without accepting connections, after one could not be
+HUNG_UP_KEPT = 4096
 
 
 class UnixSockets:
@@ -26,7 +27,8 @@ class UnixSockets:
 
     Who dials says its name first. Each peer has at most one connection in use for sending, the last
     one made; a connection that breaks, or brings what is no message, is dropped with what waited in
-    it.
+    it. A peer that has hung up has ended if nobody listens any more where it is dialled then: one
+    that lives, however slow, goes on listening.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class UnixSockets:
         self._wires: dict[int, Wire] = {}  # by file descriptor
         self._peers: dict[int, str] = {}  # who is at the other end, as soon as it has said so
         self._used: dict[str, Wire] = {}  # by peer
+        self._hung_up: dict[str, None] = {}  # who has, and was not seen again
+        self._ended: list[str] = []
         self._newcomers = newcomers
         self._rests_until = math.inf  # while it accepts no connections
         self._complaints = Complaints(log)
@@ -67,12 +71,14 @@ class UnixSockets:
         connected.setblocking(False)  # a peer that accepts nothing must not stop us
         try:
             connected.connect(str(path))
-        except OSError:
+        except OSError as error:
             connected.close()
+            if isinstance(error, ConnectionRefusedError) and peer in self._hung_up:
+                del self._hung_up[peer]
+                self._ended.append(peer)
             return False
         wire = self._add(connected)
-        self._peers[connected.fileno()] = peer
-        self._used[peer] = wire
+        self._use(peer, wire)
         wire.send([self._name.encode()])
         return True
 
@@ -93,7 +99,7 @@ class UnixSockets:
             try:
                 arrivals += self._taken(wire)
             except Disconnected:
-                self._drop(wire)
+                self._hang_up(wire)
             except (Malformed, MemoryError) as error:
                 peer = self._peers.get(descriptor, "a process of this user")
                 self._complaints.say(peer, f"Dropped a connection: {peer!r} sent {error}")
@@ -116,7 +122,13 @@ class UnixSockets:
             self._watch(self._listener, False)
         return timeout if left == math.inf else min(left, math.inf if timeout is None else timeout)
 
+    def ended(self) -> list[str]:
+        """The peers that have ended, as far as this was not told before."""
+        ended, self._ended = self._ended, []
+        return ended
+
     def forget(self, peer: str) -> None:
+        self._hung_up.pop(peer, None)
         for descriptor, name in list(self._peers.items()):
             if name == peer:
                 self._drop(self._wires[descriptor])
@@ -156,11 +168,16 @@ class UnixSockets:
                 raise Malformed("no name, first of all")
             if not self._newcomers.stays(descriptor):
                 return []
-            peer = self._peers[descriptor] = str(name[0], errors="replace")
-            self._used[peer] = wire  # it may be another process of that name
+            self._use(str(name[0], errors="replace"), wire)
         if not all(messages):
             raise Malformed("a message without parts")
         return [(self._peers[descriptor], head, buffers) for head, *buffers in messages]
+
+    def _use(self, peer: str, wire: Wire) -> None:
+        """From now on; it may be another process of that name."""
+        self._peers[wire.socket.fileno()] = peer
+        self._used[peer] = wire
+        self._hung_up.pop(peer, None)
 
     def _add(self, connected: socket.socket) -> Wire:
         wire = self._wires[connected.fileno()] = Wire(connected)
@@ -172,10 +189,19 @@ class UnixSockets:
         try:
             wire.flush()
         except Disconnected:
-            self._drop(wire)
+            self._hang_up(wire)
             return
         if wire.waiting != was_waiting:
             self._watch(wire.socket, wire.waiting)
+
+    def _hang_up(self, wire: Wire) -> None:
+        """The other end has ended a connection."""
+        peer = self._peers.get(wire.socket.fileno())
+        self._drop(wire)
+        if peer is not None and peer not in self._used:
+            self._hung_up[peer] = None
+            if len(self._hung_up) > HUNG_UP_KEPT:
+                del self._hung_up[next(iter(self._hung_up))]
 
     def _drop(self, wire: Wire) -> None:
         descriptor = wire.socket.fileno()

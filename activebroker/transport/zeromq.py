@@ -148,6 +148,9 @@ class ZeroMQTransport:
         heard, self._heard = self._heard, set()
         return heard
 
+    def ended(self) -> Iterable[str]:
+        return self._unix.ended()
+
     def forget(self, peer: str) -> None:
         self._unix.forget(peer)
         self._joiners.pop(peer, None)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import churn_for_tests as churn
 import pytest
 from brokers_for_tests import Brokers, joining
+from field_for_tests import Party, freeze, thaw
 from processes_for_tests import Programs
 
 import activebroker as ab
 from activebroker.broker import peers
+from activebroker.cli.broker import join_anew
 from activebroker.core.errors import NameTaken
 from activebroker.fabric import serve
 
@@ -138,3 +142,18 @@ def test_a_frozen_broker_whose_name_is_taken_does_not_take_it_back(
     with ab.connect(hub, KEY) as fabric:
         members = {each["name"]: each["address"] for each in fabric.status()["members"]}
         assert members["dallas"] == second
+
+
+def test_one_that_comes_back_does_not_oust_a_successor_that_stands_still_for_a_moment(
+    hub: str,
+) -> None:
+    """As on a machine that is busy with starting it."""
+    successor = Party(churn.Broker, KEY, "dallas", hub)
+    try:
+        assert successor.hear() == ("ready",)
+        freeze(successor.pid)
+        threading.Timer(1.0, thaw, [successor.pid]).start()
+        with pytest.raises(NameTaken, match="'dallas' is in the fabric already, and answers"):
+            join_anew("dallas", "tcp://127.0.0.1:*", KEY, hub)
+    finally:
+        successor.end()

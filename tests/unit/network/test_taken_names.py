@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import COUNTED, Scene
 
+from activebroker.broker.effects import PeerEnded
 from activebroker.broker.messages import ClaimName, Join, OpenSupplier, Subscribe
 from activebroker.core.errors import NameTaken, Unreachable
 from activebroker.simulation.reference import Count
@@ -125,3 +126,31 @@ def test_who_waits_for_its_turn_to_join_bears_its_name_already(scene: Scene, ans
         scene.net.run_for(15.0)
         assert "west" not in scene.directory.members
     assert scene.directory._joining == {}
+
+
+def test_whose_process_has_ended_is_lost_at_once_and_what_waits_for_it_goes_on(
+    scene: Scene,
+) -> None:
+    """The directory alone decides who is."""
+    scene.supplier("east", "JFK")
+    gone(scene, "east", "killed")
+    scene.host("west").give(PeerEnded("east"))
+    began = scene.net.env.now
+    scene.host("west").open_port(99, None)
+    asked = scene.begin("west", Subscribe("x", "west", 99))  # which asks the supplier as well
+    scene.net.run_for(0.2)
+    assert "east" in scene.directory.members and not asked.done
+    for each in ("east", "nobody"):
+        scene.host("hub").give(PeerEnded(each))
+    scene.net.run_for(0.2)
+    assert "east" not in scene.directory.members and asked.done
+    assert scene.net.env.now - began < SOON
+
+
+def test_a_broker_that_has_ended_has_time_to_come_back(scene: Scene) -> None:
+    """What it had does not go to others before."""
+    gone(scene, "atlanta", "killed")
+    scene.host("hub").give(PeerEnded("atlanta"))
+    assert "atlanta" in scene.directory.members
+    claim(scene, "atlanta")
+    assert "atlanta" not in scene.directory.members

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +20,7 @@ import pytest
 from activebroker.core.errors import AccessDenied, Unreachable
 from activebroker.transport import Arrival, Hello, Outgoing, ZeroMQTransport, generate_key, probe
 from activebroker.transport.pieces import PIECE
+from activebroker.transport.same_machine import peer_socket
 from activebroker.transport.zeromq import BURST, COPY_BELOW
 
 KEY = generate_key()
@@ -104,6 +111,82 @@ def test_a_forgotten_peer_is_dialled_anew(make):
     a.forget("b")
     a.transmit("b", b.address, [(b"2", [])])
     assert receive(b, 1) == [(b"2", [])]
+
+
+ON_ONE_MACHINE = pytest.mark.parametrize("sockets", ["unix"], indirect=True)
+ANSWERING = f"""
+from activebroker.transport import ZeroMQTransport
+node = ZeroMQTransport("b", {KEY!r}, {LISTEN!r})
+print(node.address, flush=True)
+while True:
+    for peer, head, buffers in node.receive(None):
+        if head == b"hang up":
+            node.forget(peer)
+        else:
+            node.transmit(peer, None, [(bytes(head), [])])
+"""
+
+
+@pytest.fixture
+def answering(sockets: Path) -> Iterator[tuple[int, str]]:
+    """Another process that answers, or hangs up: its id, and its address."""
+    environment = {**os.environ, "TMPDIR": str(sockets)}
+    command = [sys.executable, "-c", ANSWERING]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        yield process.pid, address
+        process.kill()
+    path = peer_socket(KEY, address)
+    assert path is not None
+    path.unlink()
+
+
+@ON_ONE_MACHINE
+def test_a_peer_that_was_killed_has_ended(make, answering):
+    a, (pid, address) = make("a"), answering
+    hello = [(b"hello", [])]
+    a.transmit("b", address, hello)
+    assert receive(a, 1) == hello and list(a.ended()) == []
+    os.kill(pid, signal.SIGKILL)
+    ended: list[str] = []
+    end = time.monotonic() + 10.0
+    while not ended and time.monotonic() < end:
+        a.receive(0.01)
+        a.transmit("b", address, hello)
+        ended += a.ended()
+    assert ended == ["b"]
+    a.transmit("b", address, hello)
+    assert list(a.ended()) == [], "it is told once"
+
+
+@ON_ONE_MACHINE
+def test_a_peer_that_stands_still_has_not_ended(make, answering):
+    a, (pid, address) = make("a"), answering
+    a.transmit("b", address, [(b"hang up", [])])
+    assert a.receive(10.0) == []
+    os.kill(pid, signal.SIGSTOP)
+    path = peer_socket(KEY, address)
+    with ExitStack() as waiting:
+        with pytest.raises(BlockingIOError):
+            while True:  # until no more can wait to be accepted
+                other = waiting.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                other.setblocking(False)
+                other.connect(str(path))
+        a.transmit("b", address, [(b"hello", [])])
+        assert list(a.ended()) == []
+
+
+@ON_ONE_MACHINE
+def test_a_peer_that_hangs_up_and_listens_has_not_ended(make):
+    a, b = make("a"), make("b")
+    for _ in range(3):
+        a.transmit("b", b.address, [(b"hello", [])])
+        assert receive(b, 1)
+        b.forget("a")
+        a.receive(0.05)
+        a.transmit("b", b.address, [(b"hello again", [])])
+        assert list(a.ended()) == []
 
 
 def test_another_key_gets_nothing_through(make):
