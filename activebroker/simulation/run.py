@@ -19,6 +19,7 @@ from activebroker.simulation.scenario import (
     HEAVY,
     SINK_NAMES,
     SOURCE_NAMES,
+    TOUCHY,
     Scenario,
 )
 from activebroker.simulation.users import Users
@@ -80,7 +81,9 @@ def _play(world: World, scenario: Scenario) -> None:
     allowance = Allowance(world, scenario)
     users.open_roots()
     if options.blob >= HEAVY:
-        world.inspect = lambda host: checkers.bounds(host, 4 * options.blob + 4096)
+        sizes = (step.choice % TOUCHY for step in scenario.steps if step.do == "publish")
+        largest = max(sizes, default=0)
+        world.inspect = lambda host: checkers.bounds(host, largest * options.blob + 4096)
     if options.refusing:
         world.refusing.add(BROKER_NAMES[options.brokers - 1])
     for step in scenario.steps:
