@@ -100,11 +100,14 @@ class Peers:
         return Transmit(frame.sender, None, [(head, ())])
 
     def restarted(self, frame: Frame) -> bool:
-        """Whether the sender is a new incarnation of a peer that we have a link with."""
+        """Whether the sender is a new incarnation of a peer that we have a link with. What waits for
+        one of whom the directory has not told was meant for an earlier process, see above."""
         link = self.links.get(frame.sender)
         if link is None:
             return False
-        return (link.peer_incarnation or link.addressed) not in (0, frame.incarnation)
+        if known := link.peer_incarnation or link.addressed:
+            return known != frame.incarnation
+        return link.unacknowledged > 0 and frame.sender not in self.members
 
     def receive(self, frame: Frame, buffers: Buffers, now: float) -> list[tuple[Body, Buffers]]:
         """What is the next to handle."""

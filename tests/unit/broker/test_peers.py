@@ -133,3 +133,16 @@ def test_who_is_heard_before_it_is_a_member_is_that_member() -> None:
     (frame,) = frames_of(there)
     here.receive(frame, (), 0.0)
     assert not here.is_successor(Member("b", "b", False, 2))
+
+
+def test_what_waits_for_one_whom_nobody_has_told_of_is_not_for_who_is_heard_first() -> None:
+    """But for the directory, of which a process knows no more than the address when it joins."""
+    here, next_one = peers("a"), peers("b", 2)
+    next_one.send("a", Greet("me"), 0.0)
+    (frame,) = frames_of(next_one)
+    here.greet("b", 0.0)  # which is for anybody
+    assert not here.restarted(frame)
+    here.send("b", Greet("one"), 0.0)
+    assert here.restarted(frame)
+    here.members["b"] = Member("b", "tcp://b:1", True, 0)
+    assert not here.restarted(frame)
