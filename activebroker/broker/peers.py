@@ -100,8 +100,8 @@ class Peers:
         return Transmit(frame.sender, None, [(head, ())])
 
     def restarted(self, frame: Frame) -> bool:
-        """Whether the sender is a new incarnation of a peer that we have a link with. What waits for
-        one of whom the directory has not told was meant for an earlier process, see above."""
+        """Whether the sender is a new incarnation of a peer that we have a link with. What waits
+        for one of whom the directory has not told was meant for an earlier process, see above."""
         link = self.links.get(frame.sender)
         if link is None:
             return False
