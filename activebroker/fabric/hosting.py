@@ -27,10 +27,8 @@ from activebroker.transport import (
 )
 
 OnFailures = Callable[[FailuresReported], None]
-PATIENCE = 10.0  # seconds to reach a fabric, ...
-JOINING = (
-    60.0  # ... and those that its directory may take: it may be waiting for one that is frozen
-)
+PATIENCE = 10.0  # seconds to reach a fabric
+JOINING = 60.0  # seconds that its directory may take: it may be waiting for one that is frozen
 LOCAL = "local"  # the node of an embedded fabric
 
 
