@@ -14,13 +14,13 @@ from activebroker.fabric.calling import Calling
 from activebroker.fabric.closing import CLOSING, Closing, time_left
 from activebroker.fabric.failures import FailureLog
 from activebroker.filters import Failure
-from activebroker.runtime import EventQueue
+from activebroker.runtime import EventQueue, turn
 
 if TYPE_CHECKING:
     from activebroker.fabric.fabric import Fabric
 
 log = logging.getLogger(__name__)
-TURN = 256  # events that a coroutine takes before others of its event loop have their turn
+TURN = 64  # events that an event loop's coroutines take before others of it have their turn
 SAMPLES = 10  # rows of a batch that are shown where they are no events
 
 
@@ -84,10 +84,10 @@ class Subscription(Closing, Bound):
         # Between a wait, which may be cancelled, and the return of an event nothing is taken.
         queue = self._queue
         while (event := next(queue.rows, None)) is None:
-            if queue.fetch(TURN):
+            if queue.fetch(turn(TURN)):
                 await _others_turn()
             elif await queue.arrives(self.timeout):
-                queue.fetch(TURN)
+                queue.fetch(turn(TURN))
             else:
                 raise StopAsyncIteration
         return event

@@ -4,6 +4,7 @@ from activebroker.runtime.backlog import Gap, SlowPolicy, WhenSlow
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
 from activebroker.runtime.runtime import Runtime, Succession, warm_up
+from activebroker.runtime.waiting import turn
 from activebroker.runtime.workers import MakeRunner, python_runner
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "Succession",
     "WhenSlow",
     "python_runner",
+    "turn",
     "warm_up",
 ]

@@ -34,7 +34,7 @@ class Condition(threading.Condition):
         import asyncio  # here: it takes a tenth of the time that `import activebroker` may
 
         loop = asyncio.get_running_loop()
-        waker = _wakers.get(loop) or _wakers.setdefault(loop, _Waker(loop))
+        waker = _waker(loop)
         end = None if patience is None else loop.time() + patience
         while True:
             with self:
@@ -63,6 +63,7 @@ class _Waker:
         self._loop = weakref.ref(loop)
         self._due: deque[Waiter] = deque()
         self._told = False
+        self.woken = 1  # coroutines that got up together, the last time
 
     def wake(self, futures: Iterable[Waiter]) -> None:
         self._due.extend(futures)
@@ -76,10 +77,24 @@ class _Waker:
 
     def _run(self) -> None:
         self._told = False
+        self.woken = 0
         while self._due:
             future = self._due.popleft()
             if not future.done():
                 future.set_result(None)
+                self.woken += 1
+
+
+def turn(rows: int) -> int:
+    """The running coroutine's share of the `rows` that those of its event loop which were woken
+    together may take before others have their turn."""
+    import asyncio
+
+    return max(1, rows // max(1, _waker(asyncio.get_running_loop()).woken))
+
+
+def _waker(loop: asyncio.AbstractEventLoop) -> _Waker:
+    return _wakers.get(loop) or _wakers.setdefault(loop, _Waker(loop))
 
 
 _wakers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waker] = weakref.WeakKeyDictionary()

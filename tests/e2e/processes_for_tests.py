@@ -8,8 +8,11 @@ import selectors
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, nullcontext
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -68,8 +71,8 @@ class Programs:
         replace: bool = False,
         log: Path | None = None,
     ) -> tuple[Program, str]:
-        """Start a broker, which may open so many `files`, and logs to `log` where that is to be
-        more than a pipe holds; return it and its address."""
+        """Start a broker, which may open so many `files`, and logs to `log`, or where `finish`
+        finds it; return it and its address."""
         command = str(Path(sys.executable).with_name("activebroker"))
         arguments = ["broker", "--listen", listen, "--name", name]
         limit = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files)] if files else []
@@ -79,30 +82,34 @@ class Programs:
         assert found, log and log.read_text()[-2000:]
         return program, found.group()
 
-    def run(self, text: str, *arguments: str) -> Program:
-        """Start a program; `COMMON` comes before its text."""
+    def run(
+        self, text: str, *arguments: str, command: Sequence[str] = (sys.executable,)
+    ) -> Program:
+        """Start a program, in this Python or by another command; `COMMON` comes before its text."""
         script = self._folder / f"program_{len(list(self._folder.iterdir()))}.py"
         script.write_text(COMMON + text)  # a file, because the analysis reads the source
-        return self._start(sys.executable, str(script), *arguments)
+        return self._start(*command, str(script), *arguments)
 
     def _start(self, *command: str, log: Path | None = None) -> Program:
-        with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                bufsize=0,  # or the first of two lines would take the second with it
-                env=self._env,
-            )
+        file = log.open("a+b") if log else tempfile.TemporaryFile()  # noqa: SIM115
+        errors = self._stack.enter_context(file)  # not a pipe, which may be full once
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            bufsize=0,  # or the first of two lines would take the second with it
+            env=self._env,
+        )
         self._stack.enter_context(process)
         self._stack.callback(process.kill)
-        return Program(process)
+        return Program(process, errors)
 
 
 class Program:
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self._process = process
+        self._errors = errors
 
     def line(self) -> str:
         """The next line that it says."""
@@ -148,5 +155,6 @@ class Program:
 
     def finish(self) -> tuple[int, str, str]:
         """Wait for its end; return exit code, and what is left of its outputs."""
-        out, err = self._process.communicate(timeout=PATIENCE)
-        return self._process.returncode, out.decode(), (err or b"").decode()  # which may be logged
+        out, _ = self._process.communicate(timeout=PATIENCE)
+        self._errors.seek(0)
+        return self._process.returncode, out.decode(), self._errors.read().decode()

@@ -80,7 +80,7 @@ def well(hub: Program, before: int) -> None:
     assert memory - before < MOST_MEMORY
 
 
-@pytest.mark.timeout(300)  # each connection is encrypted anew, which a busy machine is slow at
+@pytest.mark.timeout(900)  # each connection is encrypted anew, which a busy machine is slow at
 def test_whatever_is_sent_costs_its_sender_the_connection(
     programs: Programs, request: pytest.FixtureRequest
 ) -> None:

@@ -7,6 +7,7 @@ import doctest
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from activebroker.core.errors import (
     UnknownChannel,
     Unreachable,
 )
+from activebroker.fabric.subscription import TURN
 
 Main = Callable[[aio.Fabric], Coroutine[Any, Any, None]]
 
@@ -213,6 +215,38 @@ def test_waiting_takes_no_thread_and_the_loop_is_woken_once_for_all(
             patched.delattr(threading.Thread, "start")
             for each in subscriptions:
                 await each.close()
+
+    run(main)
+
+
+def test_many_that_are_woken_together_share_the_turn_of_their_loop() -> None:
+    async def main(fabric: aio.Fabric) -> None:
+        channel = await fabric.channel("trades", Trade)
+        subscriptions = [await channel.subscribe() for _ in range(32)]
+        nyse = await channel.supplier("NYSE")
+        probe = channel.sync.subscribe(timeout=PATIENCE)
+        came = 0
+
+        async def take(events: aio.Subscription) -> int:
+            nonlocal came
+            count = 0
+            async for _ in events:
+                came, count = came + 1, count + 1
+            return count
+
+        readers = [asyncio.create_task(take(each)) for each in subscriptions]
+        await asyncio.sleep(0.02)
+        nyse.sync.publish_batch([Trade("IBM", float(number)) for number in range(256)])
+        for _ in zip(range(256), probe, strict=False):  # while the loop is busy
+            pass
+        probe.close()
+        turns = [0]
+        while came < 32 * 256:
+            await asyncio.sleep(0)
+            turns.append(came)
+        assert max(after - before for before, after in pairwise(turns)) <= 2 * TURN
+        await channel.close()
+        assert await asyncio.gather(*readers) == [256] * 32
 
     run(main)
 
