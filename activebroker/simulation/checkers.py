@@ -202,9 +202,10 @@ def leases(users: Users) -> Iterator[str]:
                 stopped[channel.parent.name] = None
         if owned or taken or channel.name in held:
             held[channel.name] = None
-            if channel.parent is not None:
+            why = ended.get(channel.name) or ""  # none if it has ended with what it is derived from
+            if channel.parent is not None and not why:
                 held[channel.parent.name] = None
-            if "nobody has taken it" in (ended.get(channel.name) or ""):
+            if "nobody has taken it" in why:
                 yield f"lease: {channel.name} has ended, and is held"
         elif channel.parent is None or channel.name in stopped:
             continue
