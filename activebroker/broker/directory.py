@@ -210,8 +210,11 @@ class Directory:
                     return f"The filter of channel {each.name!r} waits for a place to go on"
             if isinstance(body, Modulate) and channel.returning:
                 return f"Channel {name!r} is still on its way to its suppliers"
-            if isinstance(body, Derive) and body.at == SUPPLIER and channel.returning:
-                return f"Channel {name!r} is still on its way to its suppliers"
+            if isinstance(body, Derive) and body.at == SUPPLIER:
+                if channel.returning:
+                    return f"Channel {name!r} is still on its way to its suppliers"
+                if self._recoveries.waits(name):  # it would run beside that
+                    return f"The filter of channel {name!r} waits for a place to go on"
             if isinstance(body, OpenSupplier):
                 relayed = [each.own for each in self.graph.relays_of(channel)]
                 for outlet in (*channel.left.values(), *relayed):

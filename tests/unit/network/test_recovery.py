@@ -12,6 +12,7 @@ from activebroker.broker.messages import CloseChannel, Leave, Move, ReportStatus
 from activebroker.broker.peers import LOST_AFTER
 from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
+from activebroker.routing.graph import NOWHERE
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
 
 # What each makes of six events of the groups 0 to 3, 0, 1 of a supplier, and of its end.
@@ -244,6 +245,23 @@ def test_a_filter_at_the_supplier_of_a_derived_channel_goes_with_it(scene: Scene
     scene.finish(*sinks)
     assert sinks[0].traces == ["0", "2", "3", "4"]
     assert sinks[1].traces == ["0/1", "2/2", "3/3", "4/4"]
+
+
+def test_what_is_derived_beside_a_filter_that_waits_for_a_place_begins_with_it(
+    scene: Scene,
+) -> None:
+    scene.hub_takes_no_filters()
+    source, channel = scene.supplier("east", "s1"), scene.derive(Count, "atlanta")
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    scene.net.kill("dallas")  # the second one within a minute: it does not go on at once
+    scene.net.run_until(lambda: scene.places(channel) == [NOWHERE])
+    beside = scene.derive(Few, "supplier", channel)
+    sink = scene.subscribe("west", beside)
+    source.publish(0, 1, 2)
+    scene.settle()
+    assert sink.traces == ["0/1", "2/3"]
+    scene.finish(sink)
 
 
 # --- suppliers ----------------------------------------------------------------------------------
