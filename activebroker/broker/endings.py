@@ -135,6 +135,9 @@ class Endings:
         for relay in self._graph.relays.values():
             if (outlet := relay.outlets.get(outlet_id)) is not None:
                 outlet.drained = True
+                if stopped:
+                    relay.stopped = True
+                    self._wiring.ask(relay.own.node, ForgetTaker(relay.own.id, relay.name))
         self._retire()
 
     def _stopped(self, channel: Channel, stage: Stage) -> None:
@@ -157,6 +160,9 @@ class Endings:
             assert relay.parent is not None
             left = relay.own.id not in self._graph.channels[relay.parent].outlets
             if left and all(outlet.drained for outlet in relay.outlets.values()):
+                if relay.stopped:  # its node need not tell anybody why any more
+                    for stage in relay.stages.values():
+                        self._wiring.ask(stage.node, Undeploy(stage.id))
                 self._remove_relay(relay)
                 self._changes.go_on()
 
@@ -262,7 +268,11 @@ class Endings:
         if relay.name not in self._graph.relays:
             return  # its channel was closed meanwhile
         self._checkpoints.forget(relay.name)
-        if why := (yield from self._recoveries.recover(relay)):
+        if relay.stopped:
+            yield from self._end_served(relay)
+            self._remove_relay(relay)
+            self._changes.go_on()
+        elif why := (yield from self._recoveries.recover(relay)):
             log.warning("supplier %r ends with its relay %r: %s", relay.supplier, relay.name, why)
             assert relay.parent is not None
             channel = self._graph.channels[relay.parent]
@@ -270,6 +280,22 @@ class Endings:
             self._remove_relay(relay)
             yield from self._wiring.tidy(self._wiring.close_flows(channel, [], relay.name))
             self._changes.go_on()
+
+    def _end_served(self, relay: Relay) -> Change:
+        """The place of a relay that was stopped is gone: whom it served have ended, but for those
+        to whom that was still on its way."""
+        assert relay.parent is not None
+        parent = self._graph.channels[relay.parent]
+        reason = (
+            f"What {relay.at!r} passed on of supplier {relay.supplier!r} could not go on. "
+            "Subscribe, or derive, again."
+        )
+        for port in self._graph.wanting(relay):
+            if port.makes is not None:
+                yield from self.abandon(self._graph.channels[port.makes], reason)
+            else:
+                yield from self._wiring.tidy([(port.node, AbandonPort(port.id, reason))])
+                yield from self._wiring.remove_port(parent, port.id)
 
     def abandon(self, top: Channel, reason: str) -> Change:
         """What made a channel's events is gone: end it for its consumers, with all below it."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from scene_for_tests import FOUND_LOST, Scene
+from scene_for_tests import FOUND_LOST, Scene, Sink, Source
 
 from activebroker.broker.effects import ChangeFilter, RunStage
 from activebroker.broker.messages import Modulate
+from activebroker.broker.outlet import KEPT
 from activebroker.core.errors import Closed, FilterStopped, ModulationFailed
 from activebroker.simulation.edge import PLANTED
 from activebroker.simulation.reference import Above, Count, CountAbove, envelope_of
@@ -50,6 +51,58 @@ def test_it_does_not_go_on_elsewhere_when_its_broker_dies() -> None:
     with pytest.raises(Closed, match=r"ran the filter of channel 'x\.Count', is gone"):
         scene.subscribe("west", channel)
     scene.finish()
+
+
+def stopped_relay(scene: Scene) -> tuple[Source, Sink]:
+    """One at atlanta, for west, gets nonsense. Returns its supplier, and who is beside that."""
+    east = scene.supplier("east", "s1")
+    sink, beside = scene.subscribe("west", "x"), scene.subscribe("east", "x")
+    scene.offload(east, "atlanta")
+    east.host.garbles_until = scene.net.env.now + 0.01
+    east.publish(0)
+    scene.settle()
+    assert isinstance(sink.intake.error, FilterStopped) and "cannot read" in str(sink.intake.error)
+    return east, beside
+
+
+def test_a_stopped_relay_s_supplier_can_leave_and_come_back_under_its_name() -> None:
+    scene = Scene()
+    east, _ = stopped_relay(scene)
+    scene.close_supplier(east)
+    again = scene.supplier("east", "s1")
+    sink = scene.subscribe("west", "x")
+    again.publish(0)
+    scene.settle()
+    assert sink.traces == ["0"]
+    scene.finish(sink)
+
+
+def test_nothing_is_kept_for_a_stopped_relay() -> None:
+    scene = Scene()
+    east, beside = stopped_relay(scene)
+    for _ in range(10):
+        east.publish(0, blob=KEPT // 4)
+        scene.settle()
+    assert len(beside.traces) == 11
+    scene.finish(beside)
+
+
+def test_who_comes_when_a_stopped_relay_is_lost_is_served_by_its_supplier() -> None:
+    scene = Scene()
+    east, _ = stopped_relay(scene)
+    late = scene.subscribe("dallas", "x")
+    counted = scene.subscribe("dallas", scene.derive(Count, "dallas"))
+    scene.settle()
+    for each in (late, counted):
+        assert isinstance(each.intake.error, FilterStopped)
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    again = scene.derive(Count, "dallas", name="again")
+    after = [scene.subscribe("dallas", each) for each in ("x", again)]
+    east.publish(0)
+    scene.settle()
+    assert [each.traces for each in after] == [["1"], ["1/1"]]
+    scene.finish(*after)
 
 
 def test_one_that_is_stopped_when_its_channel_is_closed_is_forgotten() -> None:
