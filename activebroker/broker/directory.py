@@ -187,7 +187,8 @@ class Directory:
         if kind == "lease":
             self._leases.run_out(name)
         elif kind == "recover":
-            self._changes.submit_first(self._endings.go_on(name))
+            go_on = self._endings.go_on(name)
+            self._changes.submit(go_on, lambda result, error: None, patience=math.inf)
 
     def _obstacle(self, body: CallBody) -> Obstacle:
         """What a request has to wait for: a channel is changed when nothing of it moves."""

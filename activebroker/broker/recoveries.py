@@ -3,13 +3,14 @@
 A filter may be the cause of the deaths by which it was lost. So recovery has a budget. Which of
 those at one host it was comes out by placing them apart: one that is suspect goes where no other
 suspect is, and never where the directory is, with which the fabric would end. If there is no such
-place, it waits a while for one: who has died may come back.
+place, or none that answers, it waits a while for one: who has died may come back.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -18,14 +19,26 @@ from activebroker.broker.checkpoints import Checkpoints
 from activebroker.broker.deaths import Budget, Record
 from activebroker.broker.messages import ReportSent, Undeploy
 from activebroker.broker.outlet import NOWHERE
-from activebroker.broker.recovery import PROOF, Recovery, Stages
+from activebroker.broker.recovery import PROOF, Recovery, Refusals, Stages
 from activebroker.broker.wiring import Wiring
 from activebroker.routing import Channel, Positions, Relay
 
 log = logging.getLogger(__name__)
 TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it comes further before
-WAIT, LONGEST_WAIT = 2.0, 10.0  # seconds for another broker; the longer if nobody else takes it
+WAIT, LONGEST_WAIT = 2.0, 30.0  # seconds for another broker; the longer if nobody else takes it
 LOOK_UP = 0.25  # seconds between looks whether there is one
+ONCE_MORE = 1.0  # seconds until those are asked again that did not answer
+
+
+@dataclass(slots=True)
+class Search:
+    """For a place; `none`: since when there is none. `tried`: since when those that there are were,
+    in vain. `left`: the stages that it had before, or was to have."""
+
+    none: float
+    tried: float | None = None
+    left: Stages = ()
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 class Recoveries:
@@ -49,7 +62,7 @@ class Recoveries:
         self._set_timer = set_timer
         self._now = now
         self._records: dict[str, Record] = {}
-        self._waiting: dict[str, tuple[Stages, float]] = {}  # since when there is no place
+        self._waiting: dict[str, Search] = {}
 
     def waits(self, name: str) -> bool:
         """Whether it is to go on, and does not yet."""
@@ -78,41 +91,61 @@ class Recoveries:
         `also`: see `Recovery.recover`.
         """
         name, now = channel.name, self._now()
-        before, since = self._waiting.pop(name, ((), now))
-        also = (*before, *also)
-        if not isinstance(channel, Relay) and not self._recovery.possible(channel):
-            return "it could not go on elsewhere"
+        search = self._waiting.pop(name, None) or Search(now)
+        search.left = (*search.left, *also)
+        relay = isinstance(channel, Relay)  # which runs nobody's code
+        if not relay and (why := self._recovery.impossible(channel)):
+            return f"it could not go on elsewhere: {why}"
         record = self._records.get(name, Record())
         inputs = _inputs(channel)
-        relay = isinstance(channel, Relay)  # which runs nobody's code
-        if (why := record.spent(self._budget, inputs, now)) and not relay:
+        if not relay and (why := record.spent(self._budget, inputs, now)):
             return f"it is in quarantine: {why}"
         if (pause := record.pause(now)) > 1e-6:
             log.info("what makes channel %r goes on in %.1f s", name, pause)
-            yield from self._later(channel, also, now + pause, pause)
+            search.none = now + pause
+            yield from self._later(channel, search, pause)
             return ""
         self._checkpoints.forget(name)
         deaths = 0 if relay else record.by_one_event(inputs)
         suspect = deaths >= self._budget.suspect
         places = self._recovery.candidates(channel, deaths > 0, suspect, self._on_trial(channel))
+        refused = search.refusals
+        places = [each for each in places if not refused.final(self._members[each])]
         spared = any(map(self._recovery.is_spare, places))
-        if any(map(self._recovery.is_spare, self._members)):
-            since = now  # there is one, with another suspect
-        if deaths and not spared and now - since < (WAIT if places else LONGEST_WAIT):
-            yield from self._later(channel, also, since, LOOK_UP)
+        others = [name for name, each in self._members.items() if not refused.final(each)]
+        if suspect and any(map(self._recovery.is_spare, others)):
+            search.none = now  # there is one, with another suspect
+        patience = 0.0 if spared else LONGEST_WAIT if not places else WAIT if deaths else 0.0
+        if now - search.none < patience:
+            yield from self._later(channel, search, LOOK_UP)
             return ""
         if deaths and not places:
+            tried = f" ({story})" if (story := refused.story()) else ""
             return (
                 f"it is in quarantine: {record.story()}; and there was no place for it but the "
-                "directory's"
+                f"directory's{tried}"
             )
-        place = yield from self._recovery.recover(channel, places, also)
+        if search.tried is None:
+            search.tried = now
+        place = yield from self._recovery.recover(channel, places, refused, search.left)
         if place is None:
-            return "it could not go on elsewhere"
+            return (yield from self._not_now(channel, search, places))
         if place in self._members:
             record.placed = self._now()
             log.info("what makes channel %r goes on at %r", name, place)
         return ""
+
+    def _not_now(self, channel: Channel, search: Search, places: list[str]) -> Change:
+        """None of `places` took it. They are asked again, for a while, unless none can run it."""
+        if why := self._recovery.impossible(channel):
+            return f"it could not go on elsewhere: {why}"
+        assert search.tried is not None
+        refused, lasts = search.refusals, self._now() - search.tried
+        may_yet = any(not refused.final(self._members.get(each)) for each in places)
+        if may_yet and lasts < LONGEST_WAIT:
+            yield from self._later(channel, search, ONCE_MORE)
+            return ""
+        return f"it could not go on elsewhere: {refused.story() or 'there is no broker'}"
 
     def subject(self, name: str) -> Channel | None:
         """The filter's channel, or the relay, of this name."""
@@ -164,16 +197,17 @@ class Recoveries:
                 nodes += [stage.node for stage in each.stages.values()]
         return nodes
 
-    def _later(self, channel: Channel, also: Stages, since: float, after: float) -> Change:
+    def _later(self, channel: Channel, search: Search, after: float) -> Change:
         """Until then it is nowhere: not at hosts that live, nor at the next process of the name of
         its last one."""
-        old = [*also, *((stage.node, stage.id) for stage in channel.stages.values())]
+        old = [*search.left, *((stage.node, stage.id) for stage in channel.stages.values())]
         old += [(outlet.node, outlet.id) for outlet in channel.left.values()]
-        old = list(dict.fromkeys(old))
-        self._waiting[channel.name] = tuple(old), since
+        search.left = tuple(dict.fromkeys(old))
+        self._waiting[channel.name] = search
         self._graph.unplace(channel)
         self._set_timer(channel.name, after)
-        yield from self._wiring.tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
+        calls = [(node, Undeploy(stage, discard=True)) for node, stage in search.left]
+        yield from self._wiring.tidy(calls)
 
 
 def _inputs(channel: Channel) -> Positions:

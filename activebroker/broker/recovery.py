@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import msgspec
 
 from activebroker.broker.changes import Attempt, Change
 from activebroker.broker.messages import Deploy, OpenFlow, ReleasePort, ReportNode, Undeploy
 from activebroker.broker.wiring import Wiring
-from activebroker.core.errors import ActiveBrokerError
+from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 from activebroker.routing import (
     Channel,
     Flow,
+    Member,
     Outlet,
     Positions,
     Relay,
@@ -35,6 +37,21 @@ log = logging.getLogger(__name__)
 
 Stages = tuple[tuple[str, int], ...]  # node and stage
 PROOF = 3.0  # seconds in which a node has to answer that is to take a filter
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Why processes did not take a filter; each says which it is of."""
+
+    errors: dict[Member, ActiveBrokerError] = field(default_factory=dict)
+
+    def final(self, member: Member | None) -> bool:
+        """Whether a process cannot run it, however often it is asked."""
+        error = self.errors.get(member) if member is not None else None
+        return error is not None and not isinstance(error, Unreachable | DeadlineExceeded)
+
+    def story(self) -> str:
+        return "; ".join(str(error).removesuffix(".") for error in self.errors.values())
 
 
 class Recovery:
@@ -50,11 +67,16 @@ class Recovery:
         self._members = wiring.members
         self._expel = expel
 
-    def possible(self, channel: Channel) -> bool:
-        """Whether there is something to go on from, and the filter has not been stopped."""
+    def impossible(self, channel: Channel) -> str:
+        """Why it cannot go on, wherever that were; empty if it can."""
+        if isinstance(channel, Relay):
+            return "" if self._feeds(channel) else "its supplier is gone"
+        if channel.stopped or channel.closed:
+            return "it has been stopped"
+        if not self._graph.recovers(channel):
+            return "it has been lost with its supplier"
         known = channel.checkpoint is not None or channel.fresh
-        over = channel.closed or channel.stopped
-        return not over and self._graph.recovers(channel) and known
+        return "" if known else "there is no checkpoint of it"
 
     def candidates(
         self,
@@ -98,9 +120,11 @@ class Recovery:
         """Whether it is a broker that the fabric can do without."""
         return self._members[node].is_broker and node != self._me
 
-    def recover(self, channel: Channel, places: list[str], also: Stages = ()) -> Change:
+    def recover(
+        self, channel: Channel, places: list[str], refusals: Refusals, also: Stages = ()
+    ) -> Change:
         """Put a channel's filter together again at the first of `places` that takes it. Returns
-        the node, None if there was none.
+        the node; None if there was none, and the picture is what it was.
 
         `also` are (node, stage) of a derivation that was under way; what is left of them goes.
         """
@@ -130,47 +154,65 @@ class Recovery:
                 began = channel.takers.get(port.taker, {})
                 received[port.id] = later(received[port.id], began)
         feeds = self._feeds(channel)
+        if isinstance(channel, Relay) and not feeds:
+            return None
         engine = next((stage.engine for stage in channel.stages.values()), "python")
+        stage: Stage | None = yield from self._start(channel, places, engine, refusals)
+        if stage is None:
+            return None
+        node, place, follows = stage.node, channel.at, graph.beside(channel)
+        if isinstance(channel, Relay) and not self._lives(channel.own):
+            yield from self._take_back(channel, stage)
+            return None  # its supplier was lost meanwhile
         for stage_id in outlets:
             graph.displace(channel, stage_id)
         channel.left.clear()
-        if isinstance(channel, Relay) and not feeds:
-            return None  # its supplier is gone with all that it kept
-        follows, channel.returning = graph.beside(channel), False
-        place = channel.at
+        channel.returning = False
+        if not follows:
+            graph.relocate(channel, node)
+            channel.instead = f"The process at {place!r}, where it ran, is gone."
+        if node not in self._members:
+            self._serve(channel, stage, feeds)  # it is lost there, as others with that node
+            return node
+        for child in graph.children(channel.name):
+            for each in child.stages.values():
+                if child.at == SUPPLIER and each.node != node:  # which could not run this one
+                    graph.relocate(child, each.node)
+                    child.instead = (
+                        f"Channel {channel.name!r}, whose filter was beside it, goes on at "
+                        f"{node!r}."
+                    )
+        yield from self._connect(channel, stage, feeds, received)
+        return node
+
+    def _start(
+        self, channel: Channel, places: list[str], engine: str, refusals: Refusals
+    ) -> Change:
+        """Start a filter from its checkpoint at the first of `places` that takes it, or is lost
+        meanwhile. Returns the stage, None if there was none."""
+        graph = self._graph
         for node in places:
+            if (member := self._members.get(node)) is None:
+                continue
             (heard,) = yield Attempt([(node, ReportNode())], PROOF)
-            if heard is None:
-                continue  # it may be dead already: the filter is not to be blamed for that
-            if not follows:
-                channel.at = node
-                channel.instead = f"The process at {place!r}, where it ran, is gone."
+            if heard is None:  # it may be dead already: the filter is not to be blamed for that
+                refusals.errors[member] = Unreachable(f"{node!r} did not answer")
+                continue
             stage = graph.place(channel, node, engine)
             try:
                 yield [(node, Deploy(channel.stage_spec(stage, True, channel.checkpoint)))]
             except ActiveBrokerError as error:
                 log.warning("channel %r cannot go on at %r: %s", channel.name, node, error)
-                if node not in self._members:
-                    self._serve(channel, stage, feeds)  # it is lost there, as others with that node
-                    return node
-                graph.displace(channel, stage.id)
-                yield from self._wiring.tidy([(node, Undeploy(stage.id, discard=True))])
-                continue
-            if isinstance(channel, Relay) and not self._lives(channel.own):
-                graph.displace(channel, stage.id)
-                yield from self._wiring.tidy([(node, Undeploy(stage.id, discard=True))])
-                return None  # its supplier was lost meanwhile
-            for child in graph.children(channel.name):
-                for each in child.stages.values():
-                    if child.at == SUPPLIER and each.node != node:  # which could not run this one
-                        graph.relocate(child, each.node)
-                        child.instead = (
-                            f"Channel {channel.name!r}, whose filter was beside it, goes on at "
-                            f"{node!r}."
-                        )
-            yield from self._connect(channel, stage, feeds, received)
-            return node
+                if node in self._members:
+                    refusals.errors[member] = error
+                    yield from self._take_back(channel, stage)
+                    continue
+            return stage
         return None
+
+    def _take_back(self, channel: Channel, stage: Stage) -> Change:
+        self._graph.displace(channel, stage.id)
+        yield from self._wiring.tidy([(stage.node, Undeploy(stage.id, discard=True))])
 
     def _feeds(self, channel: Channel) -> list[tuple[Outlet, bool]]:
         """The outlets of the parent that keep events for the filter, or will make them: those that

@@ -29,8 +29,8 @@ _REFUSALS = (
     "ModuleNotFoundError: planted",  # at the host that can load no filter
 )
 _COSTS = (PLANTED,)  # and where something failed at an edge
-# Why a channel may end early: there is nobody who can load its filter.
-_ENDS = ("could not go on",)
+# Nobody can load its filter, or takes it in time; with a supervisor there is somebody.
+_NOWHERE_NOW = "could not go on"
 _NOWHERE = "no place for it but the directory's"
 _QUARANTINE = "is in quarantine"  # only a filter that kills its hosts, and what is derived from it
 LONG = 10.0  # seconds of patience that no move uses up where nothing fails
@@ -84,7 +84,9 @@ class Allowance:
             # Where brokers do not come back, there may be no place but the directory's.
             nowhere = _NOWHERE in str(error) and not self._supervised
             return nowhere or consumer.channel.made_by(Deadly)
-        return str(error) == LOST or any(part in str(error) for part in _ENDS)
+        if _NOWHERE_NOW in str(error):
+            return not self._supervised
+        return str(error) == LOST
 
     def cut(self, supplier: Supplier, channel: Channel) -> bool:
         """Whether the last of what the supplier handed over may be missing in a channel."""

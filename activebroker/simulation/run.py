@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
+from activebroker.broker.recoveries import LONGEST_WAIT
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.losses import losses
@@ -93,7 +94,7 @@ def _play(world: World, scenario: Scenario) -> None:
     world.heal()
     _calm(world, users)
     if options.lease:
-        world.run_for(DEEPEST * (options.lease + 1.0))
+        world.run_for(DEEPEST * (options.lease + 1.0) + LONGEST_WAIT)
         _calm(world, users)
         world.violations += checkers.leases(users)
     asker = next(host for host in world.alive() if host.joined)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scene_for_tests import FOUND_LOST, Scene
+from scene_for_tests import FOUND_LOST, Scene, Source
 
 from activebroker.broker.deaths import MINUTE
 from activebroker.broker.messages import ClaimName, OpenChannel
+from activebroker.broker.recoveries import LONGEST_WAIT
+from activebroker.broker.recovery import Recovery
 from activebroker.core.errors import Closed, Unreachable
 from activebroker.simulation.reference import Count, Deadly
 
@@ -147,3 +149,69 @@ def test_who_comes_further_is_not_to_blame(scene: Scene) -> None:
         scene.net.run_for(MINUTE / 2)
         assert len(sink.traces) == number + 1
     scene.finish(sink)
+
+
+def stand_still(scene: Scene, *names: str, seconds: float) -> None:
+    hosts = [scene.host(name) for name in names]
+    for host in hosts:
+        host.pause()
+        scene.net.later(seconds, lambda _, host=host: host.resume())
+
+
+def die_with_work(scene: Scene, source: Source) -> None:
+    """The host of a filter dies amid its first event; it is not known yet."""
+    source.publish(0)
+    scene.net.kill("atlanta")
+    scene.net.run_for(8)
+
+
+def test_who_is_silent_for_a_moment_is_asked_again(scene: Scene) -> None:
+    source = scene.supplier("east", "JFK")
+    sink = scene.subscribe("hub", scene.derive(Count, "atlanta"))
+    die_with_work(scene, source)
+    stand_still(scene, "dallas", "west", seconds=9.0)
+    scene.net.run_until(lambda: scene.places("x.Count") == ["dallas"])
+    source.publish(0)
+    scene.settle()
+    assert sink.traces == ["0/1", "1/2"]
+    scene.finish(sink)
+
+
+def test_places_that_are_lost_as_well_are_told(scene: Scene) -> None:
+    source = scene.supplier("east", "JFK")
+    sink = scene.subscribe("hub", scene.derive(Count, "atlanta"))
+    die_with_work(scene, source)
+    scene.net.kill("dallas")
+    scene.net.kill("west")
+    scene.net.run_for(LONG)
+    told = str(sink.intake.error)
+    assert "no place for it but the directory's ('dallas' did not answer; 'west' did" in told
+
+
+def test_who_cannot_run_it_is_not_asked_again(scene: Scene) -> None:
+    """Though others are, that do not answer now."""
+    source = scene.supplier("east", "JFK")
+    sink = scene.subscribe("hub", scene.derive(Count, "atlanta"))
+    scene.net.unloadable.add("x.Count")
+    die_with_work(scene, source)
+    stand_still(scene, "dallas", seconds=9.0)
+    scene.net.run_for(LONG)
+    refused = [f"'{place}' cannot run it: ModuleNotFoundError" for place in ("dallas", "west")]
+    told = str(sink.intake.error)
+    assert "could not go on elsewhere" in told
+    assert [told.count(each) for each in refused] == [1, 1]
+
+
+def test_a_place_is_looked_for_a_while_and_no_longer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*args: Any) -> Any:
+        yield []
+
+    sink = scene.subscribe("west", scene.derive(Count, "atlanta"))
+    monkeypatch.setattr(Recovery, "_start", silent)
+    scene.net.kill("atlanta")
+    scene.net.run_for(FOUND_LOST)
+    assert sink.intake.error is None
+    scene.net.run_for(LONGEST_WAIT)
+    assert "could not go on elsewhere" in str(sink.intake.error)

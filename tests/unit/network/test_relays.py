@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from scene_for_tests import COUNTED, FOUND_LOST, Scene, Sink, Source
 
+from activebroker.broker.recoveries import LONGEST_WAIT
 from activebroker.broker.recovery import Recovery
 from activebroker.core.errors import MoveFailed, UnknownPlace
 from activebroker.routing import Relay
@@ -388,7 +389,7 @@ def test_a_supplier_ends_when_its_relay_has_no_place(
     monkeypatch.setattr(Recovery, "candidates", lambda recovery, *args: [])
     scene.net.kill("atlanta")
     source.publish(0)
-    scene.net.run_for(FOUND_LOST)
+    scene.net.run_for(FOUND_LOST + LONGEST_WAIT)
     assert source.supply.closed is False and relays(scene) == []
     scene.finish(sink)
     assert sink.traces == ["0"]
