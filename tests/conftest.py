@@ -51,6 +51,14 @@ def _gather(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Else each process would start clusters and sessions of its own, and nothing would say so."""
+    if getattr(session.config.option, "loadgroup", False):
+        for item in session.items:
+            if item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
+                raise pytest.UsageError(f"pytest-xdist does not group {item.nodeid}")
+
+
 @pytest.fixture
 def fabric() -> Iterator[ab.Fabric]:
     """An embedded fabric with two brokers."""
