@@ -72,6 +72,7 @@ class _Thread:
                 task()
             except BaseException:  # even SystemExit: other strands count on this thread
                 log.exception("a task failed that should not")
+            del task  # or it, and the filter it was for, would stay until the next one
 
     def _next(self) -> Task | None:
         with self._pool.lock:

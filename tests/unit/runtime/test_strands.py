@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -96,6 +97,20 @@ def test_a_task_that_raises_ends_nothing(pool: Pool, caplog: pytest.LogCaptureFi
         assert result_of(strand) == before
     assert caplog.text.count("a task failed that should not") == 2
     strand.end(lambda: (_ for _ in ()).throw(ValueError("at the end")))
+
+
+def test_a_thread_that_waits_keeps_nothing_of_its_last_task(pool: Pool) -> None:
+    class Filter:
+        def close(self) -> None: ...
+
+    strands = [pool.strand() for _ in range(6)]
+    filters = [Filter() for _ in strands]
+    kept = weakref.WeakSet([*strands, *filters])
+    for strand, filter_ in zip(strands[:3], filters, strict=False):  # each thread has one more
+        strand.end(filter_.close)
+    del strand, filter_, strands[:3], filters[:3]
+    eventually(lambda: len(kept) == 6, "what has ended is kept")
+    end(*strands)
 
 
 def test_where_the_system_gives_no_thread_strands_share_those_there_are(
