@@ -1,11 +1,13 @@
-"""Parties of a fabric in which processes come and go: each does as it is told, checks what it sees,
-and tells at once what is not as it was promised."""
+"""Parties of a fabric in which processes come and go, as they are in their processes: each does as
+it is told, checks what it sees, and tells at once what is not as it was promised."""
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
 import re
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import activebroker as ab
+from activebroker.cli import main
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.fabric import serve
 
@@ -151,10 +154,28 @@ def census() -> Counter[str]:
     )
 
 
+def play(pipe: Connection, log: str, role: Callable[..., Any], *details: Any) -> None:
+    """A process from its begin to its end; what it says is in a file."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for output in (sys.stdout, sys.stderr):
+        os.dup2(file, output.fileno())
+    os.close(file)
+    role(pipe, *details)
+
+
+def command(_: Connection, key: str, *arguments: str) -> None:
+    """The program `activebroker`, but for the start of an interpreter."""
+    os.environ["ACTIVEBROKER_KEY"] = key
+    sys.argv = ["activebroker", *arguments]
+    main()
+
+
 class Part:
     """A party's end of its pipe: does what it is told, until it is told to leave."""
 
     def __init__(self, pipe: Connection) -> None:
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+        logging.getLogger("activebroker").setLevel(logging.INFO)
         self._pipe = pipe
         self._lock = threading.Lock()
 
