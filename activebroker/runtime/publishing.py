@@ -65,6 +65,7 @@ class PublishBuffer:
         self._next_seq = 0
         self._taken = 0
         self._taken_at = 0.0  # by the monotonic clock
+        self._away = False  # the node that took is gone, and there is no other one yet
         self._closed: ActiveBrokerError | None = None
         self._lost = 0  # events accepted that may not have arrived, when it was closed
         self._refused: list[tuple[int, Exception]] = []  # events that could not be encoded, and why
@@ -184,14 +185,17 @@ class PublishBuffer:
         """Let events that the node has taken be taken once more, by another one."""
         rows = sum(map(len, batches))
         with self._lock:
+            self._away = True
             self._parts.extendleft(reversed(batches))
             self._rows += rows
             self._taken -= rows
 
     def attach(self, filled: Callable[[], None]) -> None:
         """Let a node take what is here, and what comes. `filled` is called when there is something
-        to take; not again until `take` has found nothing."""
+        to take; not again until `take` has found nothing. Nobody could take anything before."""
         with self._lock:
+            self._away = False
+            self._taken_at = time.monotonic()
             self._filled = filled
             self._told = bool(self._parts)
         if self._told:
@@ -238,9 +242,8 @@ class PublishBuffer:
         with self._room:
             if not self._wait(lambda: not self._parts, patience, until):
                 raise DeadlineExceeded(
-                    f"Consumers of channel {self.channel!r} have not taken the last {self._rows} "
-                    f"events that {self.supplier!r} has published: they do not keep up. "
-                    "`activebroker status` shows which flow waits."
+                    f"Nobody has taken the last {self._rows} events that supplier "
+                    f"{self.supplier!r} of channel {self.channel!r} has published: {self._cause()}"
                 )
             self._raise_refused()
             if self._closed is not None and self._lost:
@@ -304,8 +307,14 @@ class PublishBuffer:
     def _no_room(self, patience: float) -> DeadlineExceeded:
         return DeadlineExceeded(
             f"Supplier {self.supplier!r} of channel {self.channel!r} could not publish, since "
-            f"nothing that it had published was taken for {patience:g} s: a consumer or filter "
-            "does not keep up. `activebroker status` shows which flow waits."
+            f"nothing that it had published was taken for {patience:g} s: {self._cause()}"
+        )
+
+    def _cause(self) -> str:
+        if self._away:
+            return "this process has lost its fabric, and is not back in it yet."
+        return (
+            "a consumer or filter does not keep up. `activebroker status` shows which flow waits."
         )
 
     def _wait(self, done: Callable[[], bool], patience: float, until: float = math.inf) -> bool:

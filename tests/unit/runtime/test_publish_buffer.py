@@ -78,9 +78,28 @@ def test_a_wait_ends_when_nothing_is_taken_for_as_long(monkeypatch: pytest.Monke
         made.put(Listed([1]), 2.5)
     assert 11 < clock.now < 13
     began = clock.now
-    with pytest.raises(DeadlineExceeded, match="not taken the last 55 events"):
+    with pytest.raises(DeadlineExceeded, match=r"taken the last 55 events .* does not keep up"):
         made.flush(5.0, until=began + 1.5)
     assert clock.now == began + 1.5
+
+
+def test_who_waits_for_its_next_node_is_not_taken_to_have_slow_consumers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pass_(made: PublishBuffer) -> None:
+        if clock.now == 9:
+            made.attach(lambda: None)
+        if clock.now >= 18:
+            made.take()
+
+    made, clock = timed(monkeypatch, pass_)
+    made.put_back([])
+    for wait in (lambda: made.flush(5.0), lambda: made.put(Listed([1]), 2.0)):
+        with pytest.raises(DeadlineExceeded, match="lost its fabric, and is not back"):
+            wait()
+    assert clock.now == 7
+    made.flush(10.0)  # until there is one, and then until that takes
+    assert clock.now > 18
 
 
 @pytest.mark.parametrize("bad", [[0], [3], [1, 5], [39], list(range(40))])
