@@ -223,7 +223,10 @@ class Exchange:
     def drop_flow(self, outlet_id: int, flow_id: int, taker_too: bool) -> None:
         """A port says that it is gone, and perhaps the one it was for as well."""
         if (outlet := self.outlets.get(outlet_id)) is not None:
-            self.close_flow(outlet_id, flow_id, outlet.served_by(flow_id) if taker_too else None)
+            outlet.close(flow_id)
+            if taker_too:
+                outlet.drop_served(flow_id)
+            self._unblocked(outlet)
 
     def rewind_flow(self, outlet_id: int, flow_id: int, since: Positions) -> None:
         """Begin a flow once more, with what is kept of what its taker has not got."""

@@ -261,6 +261,11 @@ class Outlet:
         if (gone := self.takers.pop(taker, None)) is not None and gone.flow is not None:
             self.flows.pop(gone.flow.spec.id, None)
 
+    def drop_served(self, flow_id: int) -> None:
+        """Whom this flow has served last is gone for good, also where it has ended."""
+        for name in [name for name, taker in self.takers.items() if taker.last == flow_id]:
+            self.drop(name)
+
     def keep(self, taker: str) -> Positions:
         """Keep from now on what a taker has not settled; return how far it was given events."""
         if (known := self.takers.get(taker)) is not None:

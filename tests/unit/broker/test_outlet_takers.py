@@ -343,6 +343,22 @@ def test_who_is_gone_for_good_leaves_nothing(sent: Sent) -> None:
     assert sent.outlet.takers == {} and sent.outlet.flows == {}
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_who_is_gone_with_its_flow_leaves_nothing_also_where_that_has_ended(
+    ended: bool, made: Sent
+) -> None:
+    """Its port is gone while the end of its flow is on its way: it will not settle it."""
+    made.open(1, keeps=False)
+    made.open(2, taker="other")
+    made.outlet.emit(parcel(0))
+    if ended:
+        made.outlet.end(finished=True, keeps=True)
+        assert made.outlet.takers["late"].closed
+    made.outlet.drop_served(1)
+    made.outlet.drop_served(3)
+    assert list(made.outlet.takers) == ["other"] and 1 not in made.outlet.flows
+
+
 def test_let_go_keeps_nothing_and_still_serves(sent: Sent) -> None:
     """The channel is being closed: nobody will come back."""
     sent.open(1)

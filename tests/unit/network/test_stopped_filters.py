@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import FOUND_LOST, Scene, Sink, Source
 
-from activebroker.broker.effects import ChangeFilter, RunStage
+from activebroker.broker.effects import ChangeFilter, Deliver, RunStage
 from activebroker.broker.messages import Modulate
 from activebroker.broker.outlet import KEPT
 from activebroker.core.errors import Closed, FilterStopped, ModulationFailed
-from activebroker.simulation.edge import PLANTED
+from activebroker.simulation.edge import PLANTED, UNDELIVERED
 from activebroker.simulation.reference import Above, Count, CountAbove, envelope_of
 
 
@@ -103,6 +103,26 @@ def test_who_comes_when_a_stopped_relay_is_lost_is_served_by_its_supplier() -> N
     scene.settle()
     assert [each.traces for each in after] == [["1"], ["1/1"]]
     scene.finish(*after)
+
+
+def test_who_fails_when_the_end_of_a_stream_is_on_its_way_does_not_hold_up_a_relay() -> None:
+    scene = Scene()
+    east, other = scene.supplier("east", "s1"), scene.supplier("dallas", "s2")
+    sink = scene.subscribe("west", "x")
+    scene.offload(east, "atlanta")
+    scene.settle()
+    scene.net.network.cut("west", "atlanta", 1.0)  # the relay hears of it when it has ended
+    scene.net.failing.append(Deliver)
+    other.publish(0)
+    scene.close_supplier(east)
+    scene.settle()
+    assert str(sink.intake.error) == UNDELIVERED
+    again = scene.supplier("east", "s1")
+    late = scene.subscribe("west", "x")
+    again.publish(0)
+    scene.settle()
+    assert late.of("s1") == ["0"]
+    scene.finish(late)
 
 
 def test_one_that_is_stopped_when_its_channel_is_closed_is_forgotten() -> None:
