@@ -91,7 +91,10 @@ class Started:
     """A process of the fabric that a test can kill, freeze, and talk with."""
 
     _context = multiprocessing.get_context("forkserver")
-    _context.set_forkserver_preload(["activebroker.cli.broker", "pandas", "field_for_tests"])
+    # With pytest: each of them imports what runs as `__main__` here.
+    _context.set_forkserver_preload(
+        ["activebroker.cli.broker", "pandas", "pytest", "field_for_tests"]
+    )
 
     def __init__(self, role: Callable[..., None], *arguments: Any) -> None:
         self._pipe, theirs = self._context.Pipe()
