@@ -14,7 +14,17 @@ import pyarrow as pa
 import pytest
 
 from activebroker.core.errors import ProtocolError
-from activebroker.events import ANY, Batch, EventType, Precision, Shape, dump, encode, load
+from activebroker.events import (
+    ANY,
+    Batch,
+    EventType,
+    Precision,
+    Shape,
+    checking,
+    dump,
+    encode,
+    load,
+)
 
 
 @dataclass
@@ -230,8 +240,35 @@ WRONG_MESSAGES: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.fixture(params=["of few rows", "of many"], autouse=True)
+def ways(request, monkeypatch):
+    """Text is checked in two ways."""
+    if request.param == "of many":
+        monkeypatch.setattr(checking, "FEW", 0)
+
+
 def test_the_good_one_is_taken():
     assert str(load(ROW, "S", [WHOLE]).contents()) == str(GOOD)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40, 1000])
+def test_metadata_are_as_expected_where_there_are_rows(rows):
+    for type, contents in ((ROW, (GOOD * 50)[:rows]), (ANY, [{"a": 1}] * rows)):
+        data = memoryview(wire(encode(type, contents, "S", 0, 1).columns))
+        assert type.layout._usual.matches(data)
+        assert type.layout._usual.places == checking._find(data)
+
+
+def test_metadata_in_another_form_are_read_too():
+    empty = wire(good().slice(0, 0))
+    assert not ROW.layout._usual.matches(memoryview(empty))
+    assert load(ROW, "S", [empty]).contents() == []
+    size = BODY + 64  # as a writer might that leaves room for more
+    other = (
+        WHOLE[:4] + struct.pack("<i", size) + WHOLE[8 : 8 + BODY] + bytes(64) + WHOLE[8 + BODY :]
+    )
+    assert not ROW.layout._usual.matches(memoryview(other))
+    assert str(load(ROW, "S", [other]).contents()) == str(GOOD)
 
 
 @pytest.mark.parametrize("name", WRONG_COLUMNS)

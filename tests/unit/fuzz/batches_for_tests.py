@@ -19,7 +19,18 @@ import numpy as np
 from mutants_for_tests import Memory, mutant
 
 from activebroker.core.errors import ProtocolError
-from activebroker.events import ANY, Batch, EventType, Shape, Zone, concat, dump, encode, load
+from activebroker.events import (
+    ANY,
+    Batch,
+    EventType,
+    Shape,
+    Zone,
+    checking,
+    concat,
+    dump,
+    encode,
+    load,
+)
 from activebroker.events.untyped import _parts
 from activebroker.matching import Parcel, select, split
 from predicate_extract import extract
@@ -145,11 +156,12 @@ def main(seed: int, count: int) -> None:
     for type, data in samples:
         use(load(type, "S", [data]))
     memory = Memory()
-    taken = 0
+    taken, few = 0, checking.FEW
     for number in range(count):
         type, data = draw.choice(samples)
         others = [other for _, other in samples]
         changed = mutant(data, draw, head=1500, others=others)
+        checking.FEW = draw.choice((0, few))  # text is checked in two ways
         try:
             batch = load(type, "S", [changed])
         except ProtocolError:
