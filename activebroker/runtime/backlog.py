@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from activebroker.core.errors import InvalidSubscription, suggestion
@@ -40,6 +40,8 @@ class SlowPolicy:
     keep: int = 10_000  # events
     patience: float = 10.0  # seconds
     on_gap: Callable[[Gap], object] | None = None
+    drops: bool = field(init=False)
+    disconnects: bool = field(init=False)
 
     def __post_init__(self) -> None:
         if self.when_slow not in get_args(WhenSlow):
@@ -51,14 +53,9 @@ class SlowPolicy:
             raise InvalidSubscription(f"keep is a number of events above 0, not {self.keep!r}.")
         if not (isinstance(self.patience, int | float) and self.patience > 0):
             raise InvalidSubscription(f"patience is in seconds, above 0, not {self.patience!r}.")
-
-    @property
-    def drops(self) -> bool:
-        return self.when_slow in ("drop_oldest", "drop_newest")
-
-    @property
-    def disconnects(self) -> bool:
-        return self.when_slow == "disconnect"
+        set_ = object.__setattr__  # it is frozen
+        set_(self, "drops", self.when_slow in ("drop_oldest", "drop_newest"))
+        set_(self, "disconnects", self.when_slow == "disconnect")
 
 
 @dataclass(slots=True)

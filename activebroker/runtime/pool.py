@@ -118,7 +118,10 @@ class Pool:
         To be called before a wait of a thread that queues tasks; returns after how many seconds it
         is to be called again, None where nobody waits.
         """
-        if not any(thread.tasks for thread in self.threads):
+        for thread in self.threads:
+            if thread.tasks:
+                break
+        else:
             return None
         now = time.monotonic()
         if now >= self._look_at:

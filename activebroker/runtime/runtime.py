@@ -484,8 +484,8 @@ class Runtime:
 
     def _patience(self) -> float | None:
         """How long to wait for frames, in seconds; None: until something comes."""
-        waits = (self._timers.next(), POOL.relieve())
-        return min((each for each in waits if each is not None), default=None)
+        timer, relief = self._timers.next(), POOL.relieve()
+        return timer if relief is None else relief if timer is None else min(timer, relief)
 
     def _look_at(self, port: int) -> None:
         """End the subscription of a consumer that has let its events wait for too long."""

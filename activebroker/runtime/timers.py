@@ -39,7 +39,8 @@ class Timers:
 
     def due(self) -> Iterator[Key]:
         """The keys that are due, each once, in order; what is set meanwhile may be among them."""
-        while self.next() == 0.0:
-            _, _, key = heapq.heappop(self._heap)
-            del self._current[key]
-            yield key
+        while self._heap and self._heap[0][0] <= time.monotonic():
+            _, number, key = heapq.heappop(self._heap)
+            if self._current.get(key) == number:
+                del self._current[key]
+                yield key

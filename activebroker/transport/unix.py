@@ -116,11 +116,14 @@ class UnixSockets:
 
     def rest(self, timeout: float | None) -> float | None:
         """Accept connections again when it is time to; the seconds until then, or `timeout`."""
+        if self._rests_until == math.inf:
+            return timeout
         left = self._rests_until - time.monotonic()
         if left <= 0 and self._listener is not None:
-            self._rests_until = left = math.inf
+            self._rests_until = math.inf
             self._watch(self._listener, False)
-        return timeout if left == math.inf else min(left, math.inf if timeout is None else timeout)
+            return timeout
+        return left if timeout is None else min(left, timeout)
 
     def ended(self) -> list[str]:
         """The peers that have ended, as far as this was not told before."""
