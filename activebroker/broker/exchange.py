@@ -313,7 +313,8 @@ class Exchange:
 
     def close_port(self, id: int) -> None:
         """The user closed the subscription."""
-        self.settling.pop(id, None)
+        if id in self.settling:  # who has ended waits for it
+            self._settle_port(id)
         if (port := self.ports.pop(id, None)) is not None:
             self._drop_port(port)
 

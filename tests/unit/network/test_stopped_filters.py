@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import FOUND_LOST, Scene, Sink, Source
 
-from activebroker.broker.effects import ChangeFilter, Deliver, RunStage
-from activebroker.broker.messages import Modulate
+from activebroker.broker import exchange
+from activebroker.broker.effects import ChangeFilter, Deliver, PortClosed, RunStage
+from activebroker.broker.messages import CloseSupplier, Modulate
 from activebroker.broker.outlet import KEPT
 from activebroker.core.errors import Closed, FilterStopped, ModulationFailed
 from activebroker.simulation.edge import PLANTED, UNDELIVERED
@@ -122,6 +123,28 @@ def test_who_fails_when_the_end_of_a_stream_is_on_its_way_does_not_hold_up_a_rel
     again.publish(0)
     scene.settle()
     assert late.of("s1") == ["0"]
+    scene.finish(late)
+
+
+def test_who_fails_when_it_has_the_end_of_a_stream_does_not_hold_up_a_relay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exchange, "SETTLE_EVERY", 1000.0)  # it says at a tick what it has
+    scene = Scene()
+    east, _ = scene.supplier("east", "s1"), scene.supplier("dallas", "s2")
+    sink = scene.subscribe("west", "x")
+    scene.offload(east, "atlanta")
+    closing = scene.begin("east", CloseSupplier("x", "s1"))
+    port = sink.host.node.exchange.ports[sink.port]
+    scene.net.run_until(lambda: bool(port.leaving))
+    sink.host.give(PortClosed(sink.port))  # as where a delivery fails
+    scene.settle()
+    assert closing.done
+    again = scene.supplier("east", "s1")
+    late = scene.subscribe("west", "x")
+    again.publish(0)
+    scene.settle()
+    assert late.traces == ["0"]
     scene.finish(late)
 
 
