@@ -1,9 +1,10 @@
 """When a lost filter or relay goes on: at once, after a pause, when its turn has come, or no more.
 
 A filter may be the cause of the deaths by which it was lost. So recovery has a budget. Which of
-those at one host it was comes out by placing them apart: one that is suspect goes where no other
-suspect is, and never where the directory is, with which the fabric would end. If there is no such
-place, or none that answers, it waits a while for one: who has died may come back.
+those at one host it was comes out by placing them apart: one that is suspect goes where no other is
+that may be the cause, others wait until it has been tried, and it never goes where the directory
+is, with which the fabric would end. If there is no such place, or none that answers, it waits a
+while for one: who has died may come back.
 """
 
 from __future__ import annotations
@@ -108,15 +109,15 @@ class Recoveries:
         self._checkpoints.forget(name)
         deaths = 0 if relay else record.by_one_event(inputs)
         suspect = deaths >= self._budget.suspect
-        places = self._recovery.candidates(channel, deaths > 0, suspect, self._on_trial(channel))
+        taken = self._on_trial(channel, deaths)
+        places = self._recovery.candidates(channel, deaths > 0, suspect, taken)
         refused = search.refusals
         places = [each for each in places if not refused.final(self._members[each])]
         spared = any(map(self._recovery.is_spare, places))
-        others = [name for name, each in self._members.items() if not refused.final(each)]
-        if suspect and any(map(self._recovery.is_spare, others)):
-            search.none = now  # there is one, with another suspect
-        patience = 0.0 if spared else LONGEST_WAIT if not places else WAIT if deaths else 0.0
-        if now - search.none < patience:
+        patience = LONGEST_WAIT if not places else WAIT if deaths else 0.0
+        if taken:  # there is one, where another is tried
+            search.none, patience = now, LONGEST_WAIT
+        if not spared and now - search.none < patience:
             yield from self._later(channel, search, LOOK_UP)
             return ""
         if deaths and not places:
@@ -185,17 +186,22 @@ class Recoveries:
                 stuck |= {each: inputs.get(each, NOWHERE) for each in record.stuck}
         return stuck
 
-    def _on_trial(self, channel: Channel) -> list[str]:
-        """The nodes of other suspects that have not had the time to prove anything."""
+    def _on_trial(self, channel: Channel, deaths: int) -> list[str]:
+        """Where it does not go yet: to a suspect that has not had the time to prove anything; nor,
+        if it is suspect itself, to another that had its share in a death."""
+        if isinstance(channel, Relay):
+            return []
+        enough = 1 if deaths >= self._budget.suspect else self._budget.suspect
         nodes = []
         for each in self._all():
             record = self._records.get(each.name)
             if record is None or each is channel or record.placed is None:
                 continue
-            suspect = record.by_one_event(_inputs(each)) >= self._budget.suspect
-            if suspect and self._now() - record.placed < TRIAL:
+            blamed = record.by_one_event(_inputs(each)) >= enough
+            if blamed and self._now() - record.placed < TRIAL:
                 nodes += [stage.node for stage in each.stages.values()]
-        return nodes
+        spare = (each for each in nodes if each in self._members and self._recovery.is_spare(each))
+        return list(spare)
 
     def _later(self, channel: Channel, search: Search, after: float) -> Change:
         """Until then it is nowhere: not at hosts that live, nor at the next process of the name of

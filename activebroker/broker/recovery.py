@@ -85,18 +85,18 @@ class Recovery:
         suspect: bool = False,
         avoid: Iterable[str] = (),
     ) -> list[str]:
-        """Where the filter can go on: where it was to be, else at brokers, the least laden first,
-        then at the one who derived it, and at its consumers.
+        """Where the filter can go on: where it was to be, else at brokers, the directory's last, of
+        the others the least laden first; then at the one who derived it, and at its consumers.
 
-        If it may be what its host `died` of, it does not go to the directory's node, unless that
-        has derived it; once it is `suspect`, only to other brokers, and to none of `avoid`.
+        It goes to none of `avoid`. If it may be what its host `died` of, it does not go to the
+        directory's node, unless that has derived it; once it is `suspect`, only to other brokers.
         """
         load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
         for each in (*self._graph.channels.values(), *self._graph.relays.values()):
             for stage in each.stages.values():
                 if stage.node in load:
                     load[stage.node] += 1
-        brokers = sorted(load, key=lambda name: (name != channel.at, load[name]))
+        brokers = sorted(load, key=lambda at: (at != channel.at, at == self._me, load[at]))
         beside = [
             stage.node
             for child in self._graph.children(channel.name)
@@ -108,12 +108,12 @@ class Recovery:
         others = [channel.owner, *consumers]
         others = others[::-1] if isinstance(channel, Relay) else others
         places = dict.fromkeys([*beside, *brokers, *others])
-        found = [name for name in places if name in self._members]
+        found = [name for name in places if name in self._members and name not in avoid]
         if died:
             last = [self._me] if channel.owner == self._me else []
             found = [name for name in found if name != self._me] + last
         if suspect:
-            found = [name for name in found if self.is_spare(name) and name not in avoid]
+            found = [name for name in found if self.is_spare(name)]
         return found
 
     def is_spare(self, node: str) -> bool:

@@ -404,7 +404,7 @@ class Host:
                 result = runner.run(effect.items)
             if any(failure.error.endswith(KILLS) for failure in result.failures):
                 self.world.counts["hosts killed by filters"] += 1
-                self.world.killed_by_filter(self)
+                self.world.killed_by_filter(self, self._specs[effect.stage].channel)
                 return None
             # It names files: a run would depend on where they lie, by the sizes of frames.
             result.failures = [structs.replace(each, traceback="") for each in result.failures]

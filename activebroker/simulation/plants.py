@@ -534,7 +534,7 @@ def _(original: Original) -> Original:
 
 @plant("suspects are tried together", Recoveries, "_on_trial")
 def _(original: Original) -> Original:
-    return lambda self, channel: []
+    return lambda self, channel, deaths: []
 
 
 @plant("the directory's node is not spared", Recovery, "candidates")

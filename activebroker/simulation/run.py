@@ -24,7 +24,7 @@ from activebroker.simulation.scenario import (
     Scenario,
 )
 from activebroker.simulation.users import Users
-from activebroker.simulation.world import Stuck, World
+from activebroker.simulation.world import Over, Stuck, World
 
 Plant = Callable[[], AbstractContextManager[None]]
 
@@ -59,6 +59,8 @@ def run(scenario: Scenario, plant: Plant | None = None, record: bool = True) -> 
         )
         try:
             _play(world, scenario)
+        except Over:
+            pass
         except Stuck as stuck:
             world.violated("stuck", str(stuck))
         except Exception:  # noqa: BLE001 - whatever the core raises is what is looked for

@@ -34,6 +34,10 @@ class Stuck(Exception):
     """What was waited for did not come about in time."""
 
 
+class Over(Exception):
+    """The directory is gone, as it may be: nothing is promised after that."""
+
+
 class World:
     """`begin` joins all hosts to the fabric. `record` keeps the history.
 
@@ -59,6 +63,7 @@ class World:
         self.counts: Counter[str] = Counter()
         self.kinds = Kinds()
         self.deaths: dict[str, None] = {}  # names of hosts of which a process has died
+        self._killers: dict[str, None] = {}  # channels whose filters have killed their hosts
         # Channels whose filters no host can load, or (channel, host) where only that cannot.
         self.unloadable: set[str | tuple[str, str]] = set()
         self.costly: list[edge.Cost] = []  # what has failed at the edges of nodes
@@ -148,10 +153,19 @@ class World:
         self.deaths[name] = None
         self.end_process(host)
 
-    def killed_by_filter(self, host: Host) -> None:
-        """A filter has killed the process that runs it; brokers have a supervisor."""
+    def killed_by_filter(self, host: Host, channel: str) -> None:
+        """A filter has killed the process that runs it; brokers have a supervisor.
+
+        The hub is spared by one that has killed before. That another one kills, nobody can know.
+        """
         if host.name == HUB:
-            self.violated("hub", "a filter has killed the process with the directory")
+            if channel in self._killers:
+                self.violated(
+                    "hub", f"{channel} has killed before, and now the directory's process"
+                )
+            self.counts["hubs killed by filters"] += 1
+            raise Over
+        self._killers[channel] = None
         self.kill(host.name)
         if self.options.supervised and host.member.is_broker:
             start = self.faults.start

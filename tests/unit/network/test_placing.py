@@ -94,8 +94,8 @@ def test_only_its_predicate_goes_to_who_cannot_run_it(
 @pytest.mark.parametrize(
     ("refusing", "place"),
     [
-        ([], "hub"),
-        (["hub"], "atlanta"),
+        ([], "atlanta"),
+        (["atlanta"], "hub"),
         (["hub", "atlanta"], "west"),
         (["hub", "atlanta", "west"], "east"),
     ],
@@ -103,7 +103,8 @@ def test_only_its_predicate_goes_to_who_cannot_run_it(
 def test_without_its_owner_a_filter_goes_to_the_next_place_that_can_run_it(
     refusing: list[str], place: str, scene: Scene
 ) -> None:
-    """Brokers, then its consumers, then those of its suppliers that run it already."""
+    """Brokers, the directory's last, then its consumers, then those of its suppliers that run it
+    already."""
     scene.net.refusing |= {"dallas", *refusing}
     sources = [scene.supplier("east", "A")]
     scene.net.refusing.discard("west")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scene_for_tests import FOUND_LOST, Scene, Source
+from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
-from activebroker.broker.deaths import MINUTE
+from activebroker.broker.deaths import MINUTE, Record
 from activebroker.broker.messages import ClaimName, OpenChannel
-from activebroker.broker.recoveries import LONGEST_WAIT
+from activebroker.broker.outlet import NOWHERE
+from activebroker.broker.recoveries import LONGEST_WAIT, TRIAL
 from activebroker.broker.recovery import Recovery
 from activebroker.core.errors import Closed, Unreachable
 from activebroker.simulation.reference import Count, Deadly
@@ -215,3 +216,36 @@ def test_a_place_is_looked_for_a_while_and_no_longer(
     assert sink.intake.error is None
     scene.net.run_for(LONGEST_WAIT)
     assert "could not go on elsewhere" in str(sink.intake.error)
+
+
+def test_the_directory_s_broker_is_the_last(scene: Scene) -> None:
+    """However much the others have to do: with it the fabric would end."""
+    for number in range(3):
+        scene.derive(Count, "dallas", name=f"there before {number}")
+    idle = scene.derive(Count, "atlanta")
+    kill(scene, "atlanta")
+    assert scene.places(idle)[0] in BROKERS
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_where_a_suspect_is_tried_nothing_else_goes_on(scene: Scene, busy: bool) -> None:
+    """It would be blamed for what that does; and whoever was busy may do it."""
+    source = scene.supplier("east", "JFK")
+    suspect, other = (scene.derive(Count, at, name=at) for at in ("dallas", "atlanta"))
+    sink = scene.subscribe("west", other)
+    if busy:
+        source.publish(0)
+    died = scene.net.env.now
+    scene.directory._recoveries._records[suspect] = Record(
+        {"another supplier": NOWHERE}, 2, ["denver"] * 2, [died, died], placed=died
+    )
+    scene.net.kill("atlanta")
+    scene.ask("hub", ClaimName("atlanta"))
+    scene.net.run_for(TRIAL - 2.0)
+    assert scene.directory._recoveries.waits(other)
+    scene.net.run_for(3.0)
+    assert scene.places(other) == ["dallas"]
+    source.publish(0)
+    scene.settle()
+    assert sink.traces == COUNTED[: 1 + busy]
+    scene.finish(sink)
