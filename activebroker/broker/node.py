@@ -102,6 +102,7 @@ from activebroker.events import Batch, EventType, TypeRegistry, describe
 from activebroker.filters import Failure
 from activebroker.matching import Parcel
 from activebroker.routing import Member
+from activebroker.routing.graph import NOWHERE
 
 log = logging.getLogger(__name__)
 TICK = 0.1  # seconds between looks at the links
@@ -326,6 +327,8 @@ class Node:
     def _send(self, to: str, body: Body, buffers: Buffers = ()) -> None:
         if to == self.name:
             self._local.append((body, buffers))
+        elif to == NOWHERE:
+            return  # it is kept for a filter that has no place yet, and sent when it has one
         elif self.orphaned and to == self._directory_name:
             return
         else:
@@ -336,6 +339,8 @@ class Node:
         self._send(to, body)
 
     def _announce(self, to: str, type: EventType) -> None:
+        if to == NOWHERE:
+            return
         link = self.peers.link(to, self._now)
         if type.fingerprint not in link.announced:
             link.announced.add(type.fingerprint)

@@ -249,3 +249,17 @@ def test_where_a_suspect_is_tried_nothing_else_goes_on(scene: Scene, busy: bool)
     scene.settle()
     assert sink.traces == COUNTED[: 1 + busy]
     scene.finish(sink)
+
+
+def test_nothing_is_sent_to_a_filter_that_waits(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its place has no name: that would be silent, and be taken for a host that dies with it."""
+    derived = scene.derive(Count, "atlanta")
+    monkeypatch.setattr(Recovery, "candidates", lambda recovery, *args: [])
+    kill(scene, "atlanta")
+    assert scene.directory._recoveries.waits(derived)
+    source = scene.supplier("east", "JFK")
+    source.publish(0)
+    scene.net.run_for(1.0)
+    assert all("" not in host.node.peers.links for host in scene.net.alive())
