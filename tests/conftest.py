@@ -8,10 +8,15 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 from brokers_for_tests import Brokers, OnRay, Plain, joining
 
 import activebroker as ab
+
+# A busy machine is slow; whatever does not end is ended by the time limit of its test.
+hypothesis.settings.register_profile("no pace", deadline=None)
+hypothesis.settings.load_profile("no pace")
 
 # Before Ray is imported: its workers must not be started through `uv run`.
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")

@@ -217,7 +217,7 @@ def fabrics(draw: st.DrawFn) -> list[BrokerLoad]:
     return [BrokerLoad(name, tuple(filters)) for name, filters in brokers.items()]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(fabrics())
 def test_constant_loads_come_to_rest(brokers: list[BrokerLoad]) -> None:
     there = World(brokers)
@@ -240,7 +240,6 @@ def test_constant_loads_come_to_rest(brokers: list[BrokerLoad]) -> None:
     assert all(there.place(channel) == name for channel, name in fixed.items())
 
 
-@settings(deadline=None)
 @given(fabrics(), st.lists(st.floats(0.5, 1.5), min_size=20, max_size=20))
 def test_every_decision_names_what_is_there_and_makes_sense(
     brokers: list[BrokerLoad], factors: list[float]

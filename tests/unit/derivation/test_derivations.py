@@ -34,7 +34,7 @@ def everything(run: Derivation) -> bool:
 
 
 @given(shapes, st.data())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_without_faults_it_completes_and_nothing_is_lost(
     shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
@@ -46,7 +46,7 @@ def test_without_faults_it_completes_and_nothing_is_lost(
 
 
 @given(shapes, st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_refusal_rolls_it_back_and_the_filter_stays(
     shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
@@ -60,7 +60,7 @@ def test_a_refusal_rolls_it_back_and_the_filter_stays(
 
 
 @given(shapes, st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_past_its_deadline_it_is_rolled_back_or_completes_late(
     shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
@@ -74,7 +74,7 @@ def test_past_its_deadline_it_is_rolled_back_or_completes_late(
 
 
 @given(shapes, st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_lost_source_costs_only_its_own_events(
     shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_lost_source_costs_only_its_own_events(
 
 
 @given(shapes, st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_lost_origin_is_named_unless_it_had_handed_over(
     shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_lost_origin_is_named_unless_it_had_handed_over(
 
 
 @given(shapes, st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_lost_destination_rolls_it_back_or_ends_the_channel(
     shape: tuple[int, int, int, bool], data: st.DataObject
 ) -> None:

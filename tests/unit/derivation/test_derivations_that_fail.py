@@ -123,7 +123,7 @@ class DerivationsThatFail(RuleBasedStateMachine):
 
 
 TestDerivationsThatFail = DerivationsThatFail.TestCase
-TestDerivationsThatFail.settings = settings(deadline=None, max_examples=300, stateful_step_count=30)
+TestDerivationsThatFail.settings = settings(max_examples=300, stateful_step_count=30)
 
 
 def test_what_a_lost_source_sent_behind_a_gap_is_not_taken() -> None:

@@ -98,4 +98,4 @@ class MachineAlone(RuleBasedStateMachine):
 
 
 TestMachineAlone = MachineAlone.TestCase
-TestMachineAlone.settings = settings(deadline=None, max_examples=200, stateful_step_count=30)
+TestMachineAlone.settings = settings(max_examples=200, stateful_step_count=30)

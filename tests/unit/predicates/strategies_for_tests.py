@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from types import SimpleNamespace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from predicate_extract import (
@@ -28,8 +27,6 @@ from predicate_extract import (
     Term,
     Truthy,
 )
-
-RELAXED = settings(deadline=None)
 
 OPS = ("==", "!=", "<", "<=", ">", ">=")
 

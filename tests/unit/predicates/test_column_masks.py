@@ -16,7 +16,6 @@ from strategies_for_tests import (
     NUMBERS,
     OPS,
     OTHERS,
-    RELAXED,
     conditions,
     conditions_on_calls,
     trees,
@@ -86,7 +85,7 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return batch.slice(draw(st.integers(0, size - 1)))
 
 
-@settings(RELAXED, max_examples=300)
+@settings(max_examples=300)
 @given(trees(FIELDS) | conditions(FIELDS) | conditions_on_calls(FIELDS), batches())
 def test_mask_agrees_with_python_or_sends_the_row_there(predicate, batch):
     found = mask(predicate, batch)

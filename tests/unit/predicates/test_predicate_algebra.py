@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies_for_tests import (
-    RELAXED,
     conditions,
     conditions_on_calls,
     contents,
@@ -54,14 +53,12 @@ def _literals_may_be_odd():
         yield
 
 
-@RELAXED
 @given(trees(), samples)
 def test_evaluation_is_that_of_python(predicate, some):
     for content in some:
         assert predicate.evaluate(content) is evaluate_python(predicate, content)
 
 
-@RELAXED
 @given(conditions_on_calls(), samples)
 def test_a_function_is_that_of_python_or_left_to_it(predicate, some):
     for content in some:
@@ -69,7 +66,6 @@ def test_a_function_is_that_of_python_or_left_to_it(predicate, some):
         assert answer is None or answer is evaluate_python(predicate, content)
 
 
-@RELAXED
 @given(trees() | conditions_on_calls())
 def test_text_comes_back(predicate):
     assert Predicate.parse(str(predicate)) == predicate
@@ -114,7 +110,6 @@ def rebuilt(predicate: Predicate) -> Predicate:
             return predicate
 
 
-@RELAXED
 @given(trees(), samples)
 def test_simplification_keeps_true_false_and_raised(predicate, some):
     simple = rebuilt(predicate)
@@ -122,7 +117,6 @@ def test_simplification_keeps_true_false_and_raised(predicate, some):
         assert simple.evaluate(content) is predicate.evaluate(content)
 
 
-@RELAXED
 @given(trees(), trees(), trees(), samples)
 def test_choice_is_if_then_else(test, then, otherwise, some):
     chosen = choice(rebuilt(test), rebuilt(then), rebuilt(otherwise))
@@ -134,7 +128,6 @@ def test_choice_is_if_then_else(test, then, otherwise, some):
         assert chosen.evaluate(content) is expected
 
 
-@RELAXED
 @given(trees(), trees(), samples)
 def test_a_covering_predicate_matches_all_that_the_covered_one_matches(wide, narrow, some):
     if wide.covers(narrow):
@@ -142,7 +135,6 @@ def test_a_covering_predicate_matches_all_that_the_covered_one_matches(wide, nar
             assert wide.matches(content) or not narrow.matches(content)
 
 
-@RELAXED
 @given(conditions((Field(("a",)),)), conditions((Field(("a",)),)), st.booleans(), samples)
 def test_conditions_on_one_field_cover_soundly(wide, narrow, opposite, some):
     if opposite:
@@ -158,7 +150,6 @@ floats = st.fixed_dictionaries(
 ).map(lambda fields: SimpleNamespace(**fields))
 
 
-@RELAXED
 @given(trees(), trees(), trees(), st.lists(floats, min_size=8, max_size=8))
 def test_what_a_schema_rules_out_is_known_and_no_more(a, b, c, some):
     """Parts behind one that cannot raise count as well."""
@@ -194,7 +185,6 @@ def test_a_condition_that_may_raise_hides_the_ones_after_it():
     assert not DEAR.covers(IS_IBM & DEAR)
 
 
-@RELAXED
 @given(trees() | conditions_on_calls())
 def test_json_comes_back(predicate):
     assert Predicate.from_json(predicate.to_json()) == predicate
@@ -209,7 +199,6 @@ json_values = st.recursive(
 )
 
 
-@RELAXED
 @given(
     json_values
     | json_values.map(lambda value: {"version": 1, "predicate": value})

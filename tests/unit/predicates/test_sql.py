@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies_for_tests import OPS, RELAXED, constants, not_nan, trees
+from strategies_for_tests import OPS, constants, not_nan, trees
 from test_column_masks import COLUMNS, FAITHFUL, FIELDS, batches, rows_of
 
 from activebroker.events import EventType, Zone
@@ -155,13 +155,13 @@ on_terms = st.recursive(
 )
 
 
-@settings(RELAXED, max_examples=300)
+@settings(max_examples=300)
 @given(trees(FIELDS), batches())
 def test_conditions_on_fields_keep_what_python_keeps(database, predicate, batch):
     check(database, predicate, batch)
 
 
-@settings(RELAXED, max_examples=500)
+@settings(max_examples=500)
 @given(on_terms, batches())
 def test_conditions_on_terms_keep_what_python_keeps(database, predicate, batch):
     check(database, predicate, batch)
@@ -371,7 +371,7 @@ on_orders = conditions_on(
 )
 
 
-@settings(RELAXED, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.sampled_from(sorted(EXACT)).map(Predicate.parse) | st.recursive(on_orders, combined),
     st.lists(orders, min_size=1, max_size=6),

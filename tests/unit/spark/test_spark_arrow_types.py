@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from activebroker.events import ANY, Batch, EventType, Shape, encode
@@ -63,7 +63,6 @@ def values_of(arrow: pa.DataType) -> st.SearchStrategy[Any]:
     return st.integers(0, 100)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_carried_columns_come_back(data: st.DataObject) -> None:
     arrow = data.draw(arrow_types())
@@ -80,7 +79,6 @@ def test_carried_columns_come_back(data: st.DataObject) -> None:
     assert back.to_pylist() == array.to_pylist()
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_readable_columns_have_the_same_values(data: st.DataObject) -> None:
     arrow = data.draw(arrow_types())
@@ -118,7 +116,6 @@ def contents(cls: type, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("input", [EventType.of(Base), ANY])
-@settings(deadline=None)
 @given(data=st.data())
 def test_batches_of_several_types_in_one_table(input: EventType, data: st.DataObject) -> None:
     classes = [Base, Wide, Other]

@@ -34,7 +34,7 @@ def test_no_piece_is_larger_than_a_thin_link_takes() -> None:
     assert joined(Joiner(), messages) == [LARGE]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.lists(st.integers(0, 3 * PIECE), min_size=1, max_size=4), min_size=1, max_size=4),
     st.data(),
