@@ -222,7 +222,7 @@ class Outlet:
                 taker.keep(supplier, item)
         if over:
             # Of an outlet that has ended the directory may still count on this flow.
-            self.end_flow(spec.id, finished=self.ended, keeps=True)
+            self.end_flow(spec.id, finished=self.ended, error=self.error, keeps=True)
 
     def set_predicate(self, taker: str, predicate: str | None, certain: bool = True) -> None:
         """Change what a taker wants, also while no flow leads to it."""
