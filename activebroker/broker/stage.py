@@ -160,7 +160,8 @@ class Stage:
         elif self._winding_up and not self._inbox and self.port.quiet:
             self.outlet.end(keeps=True)
         elif not self._inbox and self.outlet.ready and (self.port.complete or self.port.error):
-            if not self.exact:
+            # What failed has no end: the filter is not to take what it has for all there was.
+            if self.port.failure is None and not self.exact:
                 self._working = self._ending = True
                 return RunStage(self.spec.id, end=True)
             self.outlet.end(finished=True, error=self.port.failure)

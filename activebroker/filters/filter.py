@@ -78,7 +78,10 @@ class FIFOFilter:
         """
 
     def on_end(self) -> None:
-        """Run after the last event of a stream; may forward what is still held back."""
+        """Run after the last event of a stream; may forward what is still held back.
+
+        Not run where the stream is cut short and its consumers are told of an error.
+        """
 
     def on_idle(self) -> None:
         """Run when no event came for `idle_after` seconds; may forward."""

@@ -10,7 +10,7 @@ from parcels_for_tests import NOTE, Note, groups, parcel
 from activebroker.broker.effects import RunStage, SnapshotStage
 from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.broker.outlet import WINDOW, OutFlow, Outlet
-from activebroker.broker.port import InFlow, Port
+from activebroker.broker.port import LOST, InFlow, Port
 from activebroker.broker.stage import FIRST_EVENTS, WORK_BYTES, WORK_SECONDS, Stage
 from activebroker.events import describe
 from activebroker.filters import Envelope, Failure, RunResult
@@ -207,6 +207,19 @@ def test_the_end_of_the_channel_lets_the_filter_end_first(python: Bench) -> None
     assert python.outlet.drained
 
 
+def test_a_filter_does_not_end_where_what_it_was_to_see_is_lost(python: Bench) -> None:
+    """It would forward what it holds back, or a sum, as if that were all."""
+    python.flow.recovers = True
+    python.put(parcel(1))
+    python.stage.pump()
+    python.stage.done(result(1))
+    python.port.close([10])
+    python.port.lost("s")
+    assert python.stage.pump() is None
+    assert python.sent == [[1], "FlowEnded"]
+    assert python.outlet.error == LOST
+
+
 def test_the_end_of_the_channel_where_no_filter_runs(exact: Bench) -> None:
     exact.close()
     assert exact.stage.pump() is None
@@ -231,6 +244,16 @@ def test_an_error_above_ends_the_channel_below_with_it(exact: Bench) -> None:
     exact.stage.pump()
     assert exact.sent == [[1], "FlowEnded"]
     assert exact.outlet.error == "ValueError: planted"
+
+
+def test_a_filter_does_not_end_where_there_was_an_error_above(python: Bench) -> None:
+    python.put(parcel(1))
+    python.stage.pump()
+    python.stage.done(result(1))
+    python.port.error = "ValueError: planted"
+    assert python.stage.pump() is None
+    assert python.sent == [[1], "FlowEnded"]
+    assert python.outlet.error == "ValueError: planted"
 
 
 def test_the_idle_hook_runs_only_after_a_quiet_time(python: Bench) -> None:
