@@ -13,11 +13,10 @@ from collections.abc import Collection
 from enum import Enum, auto
 
 from activebroker.broker.messages import StreamEnded
-from activebroker.broker.outlet import NOWHERE
 from activebroker.broker.port import InFlow, supplier_of
 from activebroker.filters import Envelope
 from activebroker.matching import Parcel
-from activebroker.routing import Positions
+from activebroker.routing import NOWHERE, Positions
 
 ENDED = "its filter has ended"
 SOURCE_LOST = "a source of its events was lost meanwhile"

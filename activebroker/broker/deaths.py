@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from activebroker.broker.outlet import NOWHERE
-from activebroker.routing import Positions
+from activebroker.routing import NOWHERE, Positions
 
 MINUTE = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0  # seconds before it goes on after a second death, and later

@@ -57,7 +57,7 @@ from activebroker.core.errors import (
 )
 from activebroker.events import Batch, EventType, TypeRegistry, load
 from activebroker.matching import Parcel
-from activebroker.routing import FlowSpec, Position, Positions, StageSpec
+from activebroker.routing import UNPLACED, FlowSpec, Position, Positions, StageSpec
 
 log = logging.getLogger(__name__)
 CREDIT_STEP = WINDOW // 4  # bytes consumed before credit goes back
@@ -179,6 +179,8 @@ class Exchange:
         self._tell(spec.target, opened)
         if outlet is not None:
             outlet.open(spec, keeps, self._only_looks(spec))
+            if spec.target == UNPLACED:  # what is for the filter is kept until it has a place
+                outlet.close(spec.id)
             self._wait_if_blocked(outlet)  # by what was kept
             self._unblocked(outlet)  # by who was awaited
         else:

@@ -101,8 +101,7 @@ from activebroker.core.errors import (
 from activebroker.events import Batch, EventType, TypeRegistry, describe
 from activebroker.filters import Failure
 from activebroker.matching import Parcel
-from activebroker.routing import Member
-from activebroker.routing.graph import NOWHERE
+from activebroker.routing import UNPLACED, Member
 
 log = logging.getLogger(__name__)
 TICK = 0.1  # seconds between looks at the links
@@ -327,7 +326,7 @@ class Node:
     def _send(self, to: str, body: Body, buffers: Buffers = ()) -> None:
         if to == self.name:
             self._local.append((body, buffers))
-        elif to == NOWHERE:
+        elif to == UNPLACED:
             return  # it is kept for a filter that has no place yet, and sent when it has one
         elif self.orphaned and to == self._directory_name:
             return
@@ -339,7 +338,7 @@ class Node:
         self._send(to, body)
 
     def _announce(self, to: str, type: EventType) -> None:
-        if to == NOWHERE:
+        if to == UNPLACED:
             return
         link = self.peers.link(to, self._now)
         if type.fingerprint not in link.announced:

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.events import ANY
 from activebroker.matching import Parcel, Selection, doubted, parse, renumbered, select, split
-from activebroker.routing import FlowSpec, Position, Positions
+from activebroker.routing import NOWHERE, FlowSpec, Position, Positions
 from predicate_extract import Predicate
 
 WINDOW = 4 << 20  # bytes of a flow that may be under way
 KEPT = 2 * WINDOW  # bytes kept for a taker before the producer pauses
 ENDED = 1 << 10  # bytes that a kept end of a stream counts for
 
-NOWHERE: Position = (-1, 0)
 
 Item = Parcel | StreamEnded | FlowEnded
 Carry = Callable[["OutFlow", Item], None]

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 from activebroker.broker.messages import FlowEnded, StreamEnded
 from activebroker.matching import Parcel, split
-from activebroker.routing import Position, Positions
+from activebroker.routing import NOWHERE, Position, Positions
 
-NOWHERE: Position = (-1, 0)
 LOST = "A place that ran the channel's filter was lost when the channel had been closed already."
 
 Item = Parcel | StreamEnded | FlowEnded

@@ -19,10 +19,9 @@ from activebroker.broker.changes import Attempt, Change
 from activebroker.broker.checkpoints import Checkpoints
 from activebroker.broker.deaths import Budget, Record
 from activebroker.broker.messages import ReportSent, Undeploy
-from activebroker.broker.outlet import NOWHERE
 from activebroker.broker.recovery import PROOF, Recovery, Refusals, Stages
 from activebroker.broker.wiring import Wiring
-from activebroker.routing import Channel, Positions, Relay
+from activebroker.routing import NOWHERE, Channel, Positions, Relay
 
 log = logging.getLogger(__name__)
 TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it comes further before

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from activebroker.broker.outlet import NOWHERE, WINDOW, Outlet
+from activebroker.broker.outlet import WINDOW, Outlet
 from activebroker.broker.port import Port
-from activebroker.routing import Checkpoint, Positions, StageSpec
+from activebroker.routing import NOWHERE, Checkpoint, Positions, StageSpec
 
 CHECKPOINT_BYTES = WINDOW // 4  # of input since the last checkpoint
 CHECKPOINT_TICKS = 10  # looks of the node at its links without one, where there was any input

@@ -3,6 +3,8 @@
 from activebroker.routing.graph import Graph
 from activebroker.routing.parts import Channel, Flow, Next, Outlet, Port, Relay, Stage
 from activebroker.routing.specs import (
+    NOWHERE,
+    UNPLACED,
     Checkpoint,
     Count,
     FlowSpec,
@@ -15,6 +17,8 @@ from activebroker.routing.specs import (
 )
 
 __all__ = [
+    "NOWHERE",
+    "UNPLACED",
     "Channel",
     "Checkpoint",
     "Count",

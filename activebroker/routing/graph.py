@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from activebroker.matching import union
 from activebroker.routing.parts import SUPPLIER, Channel, Flow, Outlet, Port, Relay, Stage
-
-NOWHERE = ""  # instead of a node's name
+from activebroker.routing.specs import UNPLACED
 
 
 class Graph:
@@ -211,7 +210,7 @@ class Graph:
         assert channel.parent is not None
         for stage in channel.stages.values():
             port = self.channels[channel.parent].ports[stage.id]
-            stage.node = channel.outlets[stage.id].node = port.node = NOWHERE
+            stage.node = channel.outlets[stage.id].node = port.node = UNPLACED
 
     def displace(self, channel: Channel, stage_id: int) -> None:
         """Take a stage out again, with all flows into and out of it."""

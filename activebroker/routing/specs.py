@@ -16,6 +16,8 @@ Count = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # numpy can go on f
 # of the same name is always further on; what a filter makes is counted in the stream it is made of.
 Position = tuple[Count, Count]
 Positions = dict[str, Position]  # by supplier
+NOWHERE: Position = (-1, 0)  # before the first event of any stream
+UNPLACED = ""  # instead of a node's name: the place of a filter that waits for one
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from activebroker.broker.messages import CloseChannel, Leave, Move, ReportStatus
 from activebroker.broker.peers import LOST_AFTER
 from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
-from activebroker.routing.graph import NOWHERE
+from activebroker.routing import UNPLACED
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
 
 # What each makes of six events of the groups 0 to 3, 0, 1 of a supplier, and of its end.
@@ -255,7 +255,7 @@ def test_what_is_derived_beside_a_filter_that_waits_for_a_place_begins_with_it(
     scene.net.kill("atlanta")
     scene.net.run_for(FOUND_LOST)
     scene.net.kill("dallas")  # the second one within a minute: it does not go on at once
-    scene.net.run_until(lambda: scene.places(channel) == [NOWHERE])
+    scene.net.run_until(lambda: scene.places(channel) == [UNPLACED])
     beside = scene.derive(Few, "supplier", channel)
     sink = scene.subscribe("west", beside)
     source.publish(0, 1, 2)

@@ -9,10 +9,10 @@ from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 from activebroker.broker.deaths import MINUTE, Record
 from activebroker.broker.messages import ClaimName, OpenChannel
-from activebroker.broker.outlet import NOWHERE
 from activebroker.broker.recoveries import LONGEST_WAIT, TRIAL
 from activebroker.broker.recovery import Recovery
 from activebroker.core.errors import Closed, Unreachable
+from activebroker.routing import NOWHERE, UNPLACED
 from activebroker.simulation.reference import Count, Deadly
 
 BROKERS = ("atlanta", "dallas")
@@ -262,4 +262,6 @@ def test_nothing_is_sent_to_a_filter_that_waits(
     source = scene.supplier("east", "JFK")
     source.publish(0)
     scene.net.run_for(1.0)
-    assert all("" not in host.node.peers.links for host in scene.net.alive())
+    assert all(UNPLACED not in host.node.peers.links for host in scene.net.alive())
+    (outlet,) = scene.net.hosts["east"].node.exchange.outlets.values()
+    assert not outlet.flows and outlet.takers[derived].kept
