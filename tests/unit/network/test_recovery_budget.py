@@ -9,6 +9,7 @@ from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 from activebroker.broker.deaths import MINUTE, Record
 from activebroker.broker.messages import ClaimName, OpenChannel
+from activebroker.broker.outlet import WINDOW
 from activebroker.broker.recoveries import LONGEST_WAIT, TRIAL
 from activebroker.broker.recovery import Recovery
 from activebroker.core.errors import Closed, Unreachable
@@ -265,3 +266,21 @@ def test_nothing_is_sent_to_a_filter_that_waits(
     assert all(UNPLACED not in host.node.peers.links for host in scene.net.alive())
     (outlet,) = scene.net.hosts["east"].node.exchange.outlets.values()
     assert not outlet.flows and outlet.takers[derived].kept
+
+
+def test_a_filter_that_waits_holds_nobody_up(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody gives back the credit of what is sent to no place."""
+    derived = scene.derive(Count, "atlanta")
+    sink, plain = scene.subscribe("west", derived), scene.subscribe("west", "x")
+    with monkeypatch.context() as nowhere:
+        nowhere.setattr(Recovery, "candidates", lambda recovery, *args: [])
+        kill(scene, "atlanta")
+        source = scene.supplier("east", "JFK")
+        for group in range(4):
+            source.publish(group, blob=WINDOW // 2)
+        scene.net.run_for(1.0)
+        assert scene.directory._recoveries.waits(derived)
+        assert len(plain.traces) == 4
+    scene.net.run_for(LONG)
+    assert sink.traces == ["0/1", "1/2", "2/3", "3/4"]
+    scene.finish(sink, plain)
