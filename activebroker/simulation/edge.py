@@ -13,7 +13,7 @@ from activebroker.broker import effects as fx
 from activebroker.broker import failing
 from activebroker.broker.frame import decode
 from activebroker.broker.messages import Events, HandOverState
-from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolError
+from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolError, Unreachable
 
 if TYPE_CHECKING:
     from activebroker.simulation.host import Host
@@ -29,6 +29,7 @@ FAILS: tuple[type[fx.Effect], ...] = (
     fx.ChangeFilter,
 )
 PLANTED = "Planted: planted"
+STOPPED = "it has been stopped"  # after a death, where nobody is left who knows why
 UNDELIVERED = "Node could not deliver: planted"
 NONSENSE = b"nonsense"
 
@@ -98,7 +99,14 @@ def _explains(cost: Cost, port: int, above: Sequence[str], error: ActiveBrokerEr
     text = str(error)
     if cost.port:
         return cost.port == port and text == UNDELIVERED
+    stopped = isinstance(error, Unreachable) and STOPPED in text
     if cost.channel:
-        return cost.channel in above and isinstance(error, FilterStopped) and text == PLANTED
+        if cost.channel not in above:
+            return False
+        # After a death: at the only place that there is.
+        lost = isinstance(error, Unreachable) and PLANTED in text
+        return stopped or lost or (isinstance(error, FilterStopped) and text == PLANTED)
+    if stopped:
+        return True
     names = any(repr(name) in text for name in cost.suppliers)
     return names and "cannot read" in text and isinstance(error, FilterStopped | ProtocolError)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolError
+from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolError, Unreachable
 from activebroker.simulation import edge, rows
 from activebroker.simulation.drawing import draw
 from activebroker.simulation.edge import Cost
@@ -57,6 +57,12 @@ ERRORS: list[tuple[Cost, ActiveBrokerError, bool]] = [
     (Cost("x"), FilterStopped(edge.PLANTED), False),
     (Cost("x.Count"), FilterStopped("something else"), False),
     (Cost("x.Count"), ActiveBrokerError(edge.PLANTED), False),
+    (Cost("x.Count"), Unreachable(f"'atlanta' cannot run it: {edge.PLANTED}."), True),
+    (Cost("x.Count"), Unreachable(f"It could not go on: {edge.STOPPED}."), True),
+    (Cost("x"), Unreachable(f"It could not go on: {edge.STOPPED}."), False),
+    (Cost("x.Count"), Unreachable("It could not go on."), False),
+    (Cost(suppliers=("s1",)), Unreachable(f"It could not go on: {edge.STOPPED}."), True),
+    (Cost(port=7), Unreachable(f"It could not go on: {edge.STOPPED}."), False),
     (Cost(port=7), ActiveBrokerError(edge.UNDELIVERED), True),
     (Cost(port=8), ActiveBrokerError(edge.UNDELIVERED), False),
     (Cost(suppliers=("s1",)), ProtocolError("cannot read the events of 's1'"), True),
