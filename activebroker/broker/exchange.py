@@ -179,8 +179,7 @@ class Exchange:
         self._tell(spec.target, opened)
         if outlet is not None:
             outlet.open(spec, keeps, self._only_looks(spec))
-            if spec.target == UNPLACED:  # what is for the filter is kept until it has a place
-                outlet.close(spec.id)
+            outlet.lost(UNPLACED)  # what is for a filter that waits is kept until it has a place
             self._wait_if_blocked(outlet)  # by what was kept
             self._unblocked(outlet)  # by who was awaited
         else:
