@@ -365,7 +365,7 @@ class Directory:
 
         One that does may have stood still: then it will be heard again. Only if it is accused once
         more when it has answered for a while, one of the two has to go. At once does an accuser
-        that cannot be dialled and was never heard there: the other has given it up already.
+        that cannot be dialled and was never heard there, where the other has given it up already.
         It does not wait for changes: they may wait for what cannot come.
         """
         accused = accusation.peer
@@ -379,7 +379,7 @@ class Directory:
             if error is not None:
                 self._expel(accused)
                 return
-            if one.address is None and not accusation.heard:
+            if one.address is None and not accusation.heard and accuser not in result["links"]:
                 self._expel(accuser)
                 return
             now = self._now()

@@ -131,8 +131,8 @@ class Moves:
     def captured(self, stage_id: int, state: dict[str, bytes], now: float) -> None:
         """The filter of a stage stands still, and this is its state."""
         for derivation, at in self._origins_of(stage_id, OriginState.CAPTURING):
-            buffer, error = at.stage.take_buffer(), at.stage.outlet.error
             stage = at.stage
+            buffer, error = stage.take_buffer(), stage.outlet.error or stage.port.error
             captured = origin.StateCaptured(
                 state,
                 buffer,

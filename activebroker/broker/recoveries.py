@@ -166,17 +166,18 @@ class Recoveries:
             feeds = [outlet for outlet, flows in graph.feeds(channel) if flows]
         inputs = _inputs(channel)
         asked = [outlet for outlet in feeds if outlet.node in self._members]
-        sent = yield Attempt(
+        answers = yield Attempt(
             [(each.node, ReportSent(each.id, channel.name)) for each in asked], PROOF
         )
+        sent = dict(zip((each.id for each in asked), answers, strict=True))
         stuck: Positions = {}
-        for at in sent:
-            for supplier, position in msgspec.convert(at or {}, Positions).items():
-                if position > (come := inputs.get(supplier, NOWHERE)):
-                    stuck[supplier] = come
-        for outlet in feeds:  # what has died with what feeds it may have been sent as much as that
-            if outlet.node in self._members:
+        for outlet in feeds:
+            if (at := sent.get(outlet.id)) is not None:
+                for supplier, position in msgspec.convert(at, Positions).items():
+                    if position > (come := inputs.get(supplier, NOWHERE)):
+                        stuck[supplier] = come
                 continue
+            # What does not tell, or has died with what it feeds, may have sent as much as that.
             if outlet.supplier is not None and graph.relay_at(outlet) is None:
                 stuck[outlet.supplier] = inputs.get(outlet.supplier, NOWHERE)
             else:
