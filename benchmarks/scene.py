@@ -23,8 +23,8 @@ from namespaces import Host, inside, network
 from processes import Worker, workers
 
 import activebroker as ab
-from activebroker.broker.outlet import WINDOW
 from activebroker.fabric import serve
+from activebroker.node.dataplane.outlet import WINDOW
 
 FLOATS = 100  # of an event
 EVENT_BYTES = FLOATS * 8 + 2 * 8  # with the two columns of the header

@@ -115,7 +115,7 @@ class Plain:
 
 BROKER = """
 import sys, threading
-from activebroker.broker import peers
+from activebroker.node.links import peers
 from activebroker.cli import main
 
 def listen():
@@ -154,7 +154,7 @@ class OnRay:
 
     def _say(self, seconds: float) -> None:
         def set_it(actor: Any) -> None:
-            from activebroker.broker import peers
+            from activebroker.node.links import peers
 
             peers.LOST_AFTER = seconds
 

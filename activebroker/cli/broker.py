@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from activebroker.broker.deaths import Budget
-from activebroker.broker.messages import Leave
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
+from activebroker.directory.deaths import Budget
 from activebroker.fabric import find_key, serve
+from activebroker.protocol.messages import Leave
 from activebroker.runtime import Runtime
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from activebroker.core.errors import EventRefused, ProtocolError
+from activebroker.events.columns.piecewise import piecewise
+from activebroker.events.columns.sizes import size
 from activebroker.events.event import Event
-from activebroker.events.piecewise import piecewise
-from activebroker.events.sizes import size
 from activebroker.events.types import EventType
 
 

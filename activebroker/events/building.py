@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from activebroker.core.errors import EventRefused, ProtocolError
 from activebroker.events.batch import Batch
+from activebroker.events.columns.scalars import Int
 from activebroker.events.event import Event
 from activebroker.events.handful import FEW, Handful
-from activebroker.events.scalars import Int
 from activebroker.events.types import EventType
 
 MOST_BYTES = 1 << 30  # of a batch, and so of an event; frames and columns hold twice as much

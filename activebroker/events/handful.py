@@ -19,10 +19,10 @@ import pyarrow as pa
 from activebroker.core.decoding import UNDECODABLE
 from activebroker.core.errors import ProtocolError
 from activebroker.events.batch import Batch
+from activebroker.events.columns.kinds import Kind
+from activebroker.events.columns.records import Record
+from activebroker.events.columns.scalars import Int
 from activebroker.events.event import Event
-from activebroker.events.kinds import Kind
-from activebroker.events.records import Record
-from activebroker.events.scalars import Int
 from activebroker.events.types import EventType
 
 FEW = 16  # rows; from here on Arrow is as cheap

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from activebroker.core.errors import EventTypeError, ProtocolError
-from activebroker.events.generic import make_class
+from activebroker.events.columns.generic import make_class
 from activebroker.events.types import ANY, EventType
 
 

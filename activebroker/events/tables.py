@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from activebroker.events.batch import Batch
 from activebroker.events.building import encode, with_header
-from activebroker.events.kinds import Kind, Misfit, unpacked
-from activebroker.events.piecewise import piecewise
-from activebroker.events.records import Record
+from activebroker.events.columns.kinds import Kind, Misfit, unpacked
+from activebroker.events.columns.piecewise import piecewise
+from activebroker.events.columns.records import Record
 from activebroker.events.types import EventType, refusal
 
 

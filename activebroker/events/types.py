@@ -13,13 +13,13 @@ import msgspec
 import pyarrow as pa
 
 from activebroker.core.errors import EventRefused, EventTypeError
-from activebroker.events.annotations import record_of
-from activebroker.events.checking import Layout
-from activebroker.events.kinds import Misfit
-from activebroker.events.records import Record
-from activebroker.events.scalars import Int
-from activebroker.events.sizes import row_width
-from activebroker.events.untyped import Untyped
+from activebroker.events.columns.annotations import record_of
+from activebroker.events.columns.checking import Layout
+from activebroker.events.columns.kinds import Misfit
+from activebroker.events.columns.records import Record
+from activebroker.events.columns.scalars import Int
+from activebroker.events.columns.sizes import row_width
+from activebroker.events.columns.untyped import Untyped
 
 SEQ = pa.field("$seq", pa.int64(), nullable=False)
 TIME = pa.field("$time", pa.int64(), nullable=False)

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from activebroker.core.errors import EventTypeError, ProtocolError
 from activebroker.events.batch import Batch
-from activebroker.events.checking import Layout
-from activebroker.events.generic import make_class
+from activebroker.events.columns.checking import Layout
+from activebroker.events.columns.generic import make_class
 from activebroker.events.handful import Handful, dump_lists, load_lists
 from activebroker.events.types import ANY, EventType, remember, typed
 

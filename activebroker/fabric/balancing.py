@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from activebroker.broker.loads import broker_loads
-from activebroker.broker.placed import Placed
+from activebroker.balancing.loads import broker_loads
+from activebroker.balancing.placed import Placed
 from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.closing import Closing, time_left

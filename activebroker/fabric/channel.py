@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from activebroker.broker.messages import (
-    CloseChannel,
-    Derive,
-    OpenSupplier,
-    Subscribe,
-    Unsubscribe,
-)
 from activebroker.core.errors import InvalidFilter
 from activebroker.events import Event, EventType
 from activebroker.fabric.bound import Bound
@@ -20,6 +13,13 @@ from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 from activebroker.filters import FilterSpec, analyse, pack
+from activebroker.protocol.messages import (
+    CloseChannel,
+    Derive,
+    OpenSupplier,
+    Subscribe,
+    Unsubscribe,
+)
 from activebroker.runtime import EventQueue, Gap, PublishBuffer, SlowPolicy, WhenSlow
 
 if TYPE_CHECKING:

@@ -13,19 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from activebroker.broker.messages import (
-    CallBody,
-    CloseChannel,
-    Derive,
-    FailuresReported,
-    Modulate,
-    Move,
-    Offload,
-    OpenChannel,
-    TellStory,
-)
-from activebroker.broker.messages import ReportStatus as AskStatus
-from activebroker.broker.splitting import split_moves
+from activebroker.balancing.splitting import split_moves
 from activebroker.core.errors import (
     ActiveBrokerError,
     Closed,
@@ -46,6 +34,18 @@ from activebroker.fabric.rejoining import Rejoining
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 from activebroker.filters import Envelope
+from activebroker.protocol.messages import (
+    CallBody,
+    CloseChannel,
+    Derive,
+    FailuresReported,
+    Modulate,
+    Move,
+    Offload,
+    OpenChannel,
+    TellStory,
+)
+from activebroker.protocol.messages import ReportStatus as AskStatus
 from activebroker.runtime import EventQueue, PublishBuffer, Runtime, Succession
 from derivation.balance import Balance, Policy
 from predicate_extract import Extraction

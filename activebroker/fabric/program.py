@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from activebroker.broker.messages import (
-    CallBody,
-    Derive,
-    OpenChannel,
-    OpenSupplier,
-    Subscribe,
-)
 from activebroker.core.errors import (
     ActiveBrokerError,
     DeadlineExceeded,
     NameTaken,
     Unreachable,
 )
+from activebroker.protocol.messages import CallBody, Derive, OpenChannel, OpenSupplier, Subscribe
 from activebroker.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from activebroker.broker.effects import Departed
-from activebroker.broker.node import DEPARTURE
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 from activebroker.events import TypeRegistry
 from activebroker.fabric.program import Program
+from activebroker.node.effects import Departed
+from activebroker.node.node import DEPARTURE
 from activebroker.runtime import Runtime, Succession
 
 log = logging.getLogger(__name__)

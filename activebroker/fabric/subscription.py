@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from activebroker.broker.messages import Unsubscribe
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.events import Batch, Event, Unreadable
 from activebroker.fabric.bound import Bound
@@ -14,6 +13,7 @@ from activebroker.fabric.calling import Calling
 from activebroker.fabric.closing import CLOSING, Closing, time_left
 from activebroker.fabric.failures import FailureLog
 from activebroker.filters import Failure
+from activebroker.protocol.messages import Unsubscribe
 from activebroker.runtime import EventQueue, turn
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from activebroker.broker.messages import CloseSupplier, Offload
 from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.closing import CLOSING, Closing, deadline
+from activebroker.protocol.messages import CloseSupplier, Offload
 from activebroker.runtime import PublishBuffer
 
 if TYPE_CHECKING:

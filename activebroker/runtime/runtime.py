@@ -19,8 +19,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from activebroker.broker.deaths import Budget
-from activebroker.broker.effects import (
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    Closed,
+    DeadlineExceeded,
+    ProtocolError,
+    SlowConsumer,
+    Unreachable,
+)
+from activebroker.directory.deaths import Budget
+from activebroker.events import TypeRegistry
+from activebroker.node.dataplane.failing import instead
+from activebroker.node.effects import (
     BatchConsumed,
     BatchPublished,
     CancelTimer,
@@ -52,19 +62,9 @@ from activebroker.broker.effects import (
     Transmit,
     UnloadStage,
 )
-from activebroker.broker.failing import instead
-from activebroker.broker.messages import CallBody, ClaimName, FailuresReported, Unsubscribe
-from activebroker.broker.node import Node
-from activebroker.core.errors import (
-    ActiveBrokerError,
-    Closed,
-    DeadlineExceeded,
-    ProtocolError,
-    SlowConsumer,
-    Unreachable,
-)
-from activebroker.events import TypeRegistry
-from activebroker.routing import Member
+from activebroker.node.node import Node
+from activebroker.protocol.messages import CallBody, ClaimName, FailuresReported, Unsubscribe
+from activebroker.protocol.specs import Member
 from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue

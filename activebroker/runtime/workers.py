@@ -6,7 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from activebroker.broker.effects import (
+from activebroker.core.errors import ActiveBrokerError
+from activebroker.events import Batch, TypeRegistry
+from activebroker.filters import Envelope, Failure, FilterRunner, Payload, Runner, RunResult, load
+from activebroker.node.effects import (
     ChangeFilter,
     Input,
     RestoreStage,
@@ -18,10 +21,7 @@ from activebroker.broker.effects import (
     StateSnapshotted,
     WorkDone,
 )
-from activebroker.core.errors import ActiveBrokerError
-from activebroker.events import Batch, TypeRegistry
-from activebroker.filters import Envelope, Failure, FilterRunner, Payload, Runner, RunResult, load
-from activebroker.routing import StageSpec
+from activebroker.protocol.specs import StageSpec
 from activebroker.runtime.pool import POOL
 
 log = logging.getLogger(__name__)

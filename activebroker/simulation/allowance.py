@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from activebroker.broker.changes import PATIENCE
-from activebroker.broker.port import LOST
 from activebroker.core.errors import (
     ActiveBrokerError,
     DeadlineExceeded,
@@ -11,6 +9,8 @@ from activebroker.core.errors import (
     MoveFailed,
     Unreachable,
 )
+from activebroker.directory.changes import PATIENCE
+from activebroker.node.dataplane.port import LOST
 from activebroker.simulation.edge import PLANTED, explains
 from activebroker.simulation.reference import Deadly
 from activebroker.simulation.scenario import SHORT, Scenario

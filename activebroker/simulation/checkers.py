@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from activebroker.broker.outlet import KEPT, WINDOW
-from activebroker.broker.stage import WORK_BYTES
 from activebroker.matching import Parcel
+from activebroker.node.dataplane.outlet import KEPT, WINDOW
+from activebroker.node.dataplane.stage import WORK_BYTES
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Host, Intake
 from activebroker.simulation.machines import leftovers, served

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from activebroker.broker import effects as fx
-from activebroker.broker import failing
-from activebroker.broker.frame import decode
-from activebroker.broker.messages import Events, HandOverState
 from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolError, Unreachable
+from activebroker.node import effects as fx
+from activebroker.node.dataplane import failing
+from activebroker.protocol.frame import decode
+from activebroker.protocol.messages import Events, HandOverState
 
 if TYPE_CHECKING:
     from activebroker.simulation.host import Host

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from activebroker.broker import Node
-from activebroker.broker import effects as fx
-from activebroker.broker.effects import Departed
-from activebroker.broker.messages import CallBody, FailuresReported, Join
-from activebroker.broker.node import TICK
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, TypeRegistry
 from activebroker.filters import Failure, FilterRunner
-from activebroker.routing import Member, StageSpec
+from activebroker.node import effects as fx
+from activebroker.node.effects import Departed
+from activebroker.node.node import TICK, Node
+from activebroker.protocol.messages import CallBody, FailuresReported, Join
+from activebroker.protocol.specs import Member, StageSpec
 from activebroker.simulation import edge
 from activebroker.simulation.machines import idle_ticks
 from activebroker.simulation.reference import ITEM, KILLS, payload_of

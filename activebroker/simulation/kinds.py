@@ -9,11 +9,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from activebroker.broker import Node
-from activebroker.broker.messages import Move, Offload
-from activebroker.broker.migration import Migration
-from activebroker.routing import Graph
-from activebroker.routing.parts import CONSUMER, SUPPLIER
+from activebroker.directory.graph import Graph
+from activebroker.directory.migration import Migration
+from activebroker.directory.parts import CONSUMER, SUPPLIER
+from activebroker.node.node import Node
+from activebroker.protocol.messages import Move, Offload
 from activebroker.simulation.machines import migration
 from activebroker.simulation.outcome import Carried
 from activebroker.simulation.reference import FILTERS, MODULATED, RAISING

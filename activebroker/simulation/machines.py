@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from activebroker.broker import Node
-from activebroker.broker.migration import Migration
-from activebroker.broker.node import TICK
-from activebroker.broker.peers import LOST_AFTER
-from activebroker.routing import Graph, Member
+from activebroker.directory.graph import Graph
+from activebroker.directory.migration import Migration
+from activebroker.node.links.peers import LOST_AFTER
+from activebroker.node.node import TICK, Node
+from activebroker.protocol.specs import Member
 from derivation.machine import Machine
 from derivation.protocol import Plan
 

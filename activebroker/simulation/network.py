@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from activebroker.broker.effects import FrameArrived
-from activebroker.broker.messages import Heard
+from activebroker.node.effects import FrameArrived
+from activebroker.protocol.messages import Heard
 from activebroker.simulation.scenario import Options
 
 if TYPE_CHECKING:

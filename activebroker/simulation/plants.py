@@ -15,36 +15,30 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from activebroker.broker import failing
-from activebroker.broker.changing import Changing, ChangingState
-from activebroker.broker.deaths import Record
-from activebroker.broker.directory import Directory
-from activebroker.broker.effects import CancelTimer, Departed
-from activebroker.broker.endings import Endings
-from activebroker.broker.exchange import Exchange
-from activebroker.broker.leases import Leases
-from activebroker.broker.link import Link
-from activebroker.broker.messages import (
-    Deploy,
-    EndMove,
-    FlowOpened,
-    Heard,
-    Settled,
-    StreamEnded,
-)
-from activebroker.broker.moves import Moves
-from activebroker.broker.node import Node
-from activebroker.broker.outlet import OutFlow, Outlet
-from activebroker.broker.peers import Peers
-from activebroker.broker.port import Port
-from activebroker.broker.recoveries import Recoveries
-from activebroker.broker.recovery import Recovery
-from activebroker.broker.stage import Stage
-from activebroker.broker.wiring import Wiring
+from activebroker.directory.deaths import Record
+from activebroker.directory.directory import Directory
+from activebroker.directory.endings import Endings
+from activebroker.directory.leases import Leases
+from activebroker.directory.parts import Channel
+from activebroker.directory.recoveries import Recoveries
+from activebroker.directory.recovery import Recovery
+from activebroker.directory.wiring import Wiring
 from activebroker.events import Batch
 from activebroker.filters import FilterRunner, Payload, RunResult
 from activebroker.matching import Parcel, select
-from activebroker.routing import Channel, Positions
+from activebroker.node.dataplane import failing
+from activebroker.node.dataplane.changing import Changing, ChangingState
+from activebroker.node.dataplane.exchange import Exchange
+from activebroker.node.dataplane.outlet import OutFlow, Outlet
+from activebroker.node.dataplane.port import Port
+from activebroker.node.dataplane.stage import Stage
+from activebroker.node.effects import CancelTimer, Departed
+from activebroker.node.links.link import Link
+from activebroker.node.links.peers import Peers
+from activebroker.node.moves import Moves
+from activebroker.node.node import Node
+from activebroker.protocol.messages import Deploy, EndMove, FlowOpened, Heard, Settled, StreamEnded
+from activebroker.protocol.specs import Positions
 from activebroker.simulation.drawing import draw
 from activebroker.simulation.run import hush, run
 from activebroker.simulation.scenario import Scenario

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from activebroker.broker.effects import Departed, PortOpened
-from activebroker.broker.messages import CallBody, OpenSupplier, Subscribe
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
+from activebroker.node.effects import Departed, PortOpened
+from activebroker.protocol.messages import CallBody, OpenSupplier, Subscribe
 
 if TYPE_CHECKING:
     from activebroker.simulation.host import Host

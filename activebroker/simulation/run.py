@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from activebroker.broker.recoveries import LONGEST_WAIT
+from activebroker.directory.recoveries import LONGEST_WAIT
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.losses import losses
@@ -34,7 +34,8 @@ PATIENCE = 90.0  # virtual seconds in which all that was asked for must end once
 
 def hush() -> None:
     """Keep this process's directories from telling operators of thousands of fabrics."""
-    logging.getLogger("activebroker.broker").setLevel(logging.CRITICAL)
+    for part in ("activebroker.node", "activebroker.directory"):
+        logging.getLogger(part).setLevel(logging.CRITICAL)
 
 
 def run(scenario: Scenario, plant: Plant | None = None, record: bool = True) -> Outcome:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from activebroker.broker import messages as m
-from activebroker.broker.frame import decode
 from activebroker.events import Batch, load
+from activebroker.protocol import messages as m
+from activebroker.protocol.frame import decode
 from activebroker.simulation.edge import NONSENSE
 from activebroker.simulation.reference import ITEM
 from derivation.protocol import Plan

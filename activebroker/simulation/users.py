@@ -6,8 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from activebroker.broker.effects import PortClosed
-from activebroker.broker.messages import (
+from activebroker.balancing.splitting import split_moves
+from activebroker.core.errors import (
+    Closed,
+    InvalidFilter,
+    ModulationFailed,
+    UnknownPlace,
+    Unreachable,
+)
+from activebroker.events import Batch
+from activebroker.events.wire import describe
+from activebroker.filters import FIFOFilter
+from activebroker.node.effects import PortClosed
+from activebroker.protocol.messages import (
     CallBody,
     CloseChannel,
     CloseSupplier,
@@ -21,17 +32,6 @@ from activebroker.broker.messages import (
     Subscribe,
     Unsubscribe,
 )
-from activebroker.broker.splitting import split_moves
-from activebroker.core.errors import (
-    Closed,
-    InvalidFilter,
-    ModulationFailed,
-    UnknownPlace,
-    Unreachable,
-)
-from activebroker.events import Batch
-from activebroker.events.wire import describe
-from activebroker.filters import FIFOFilter
 from activebroker.simulation import reference, rows
 from activebroker.simulation.host import Answered, Host, Intake, Supply
 from activebroker.simulation.machines import served_by, suppliers_of

@@ -12,10 +12,10 @@ from typing import Any
 import simpy
 from simpy.events import Event, Timeout
 
-from activebroker.broker import effects as fx
-from activebroker.broker.effects import Departed
-from activebroker.broker.messages import ClaimName, Join
-from activebroker.routing import Member
+from activebroker.node import effects as fx
+from activebroker.node.effects import Departed
+from activebroker.protocol.messages import ClaimName, Join
+from activebroker.protocol.specs import Member
 from activebroker.simulation import edge, story
 from activebroker.simulation.faults import Faults
 from activebroker.simulation.host import Host

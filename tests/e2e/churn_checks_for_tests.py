@@ -11,7 +11,9 @@ from churn_cast_for_tests import Cast, Player
 from field_for_tests import until
 
 PARTS = (  # of nodes and of what they run on: modules of which nothing may be left
-    *(f"activebroker.broker.{name}" for name in ("link", "outlet", "port", "stage", "moves")),
+    "activebroker.node.links.link",
+    *(f"activebroker.node.dataplane.{name}" for name in ("outlet", "port", "stage")),
+    "activebroker.node.moves",
     *(f"activebroker.runtime.{name}" for name in ("pool", "workers", "queue", "publishing")),
     "activebroker.transport",
 )

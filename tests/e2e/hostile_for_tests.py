@@ -12,8 +12,8 @@ from pathlib import Path
 
 import zmq
 
-from activebroker.broker.frame import PROTOCOL_VERSION, Frame, encode
-from activebroker.broker.messages import Heard
+from activebroker.protocol.frame import PROTOCOL_VERSION, Frame, encode
+from activebroker.protocol.messages import Heard
 from activebroker.transport.pieces import MARK, PLACE, WHOLE
 from activebroker.transport.same_machine import peer_socket
 from activebroker.transport.wire import laid_out

@@ -15,8 +15,8 @@ import pytest
 from brokers_for_tests import Plain
 
 import activebroker as ab
-from activebroker.broker import peers
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
+from activebroker.node.links import peers
 
 PATIENCE = 60.0
 CLOSING = 10.0 + 3.0  # seconds, of which some are this machine's

@@ -15,10 +15,10 @@ from field_for_tests import Party, freeze, thaw
 from processes_for_tests import Programs
 
 import activebroker as ab
-from activebroker.broker import peers
 from activebroker.cli.broker import join_anew
 from activebroker.core.errors import NameTaken
 from activebroker.fabric import serve
+from activebroker.node.links import peers
 
 KEY = ab.generate_key()
 

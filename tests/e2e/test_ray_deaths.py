@@ -40,7 +40,7 @@ fabric = RayFabric({name: Placement(resources={at: 0.01}) for name, at in places
 
 def in_haste(actor):
     "Take for lost who is silent for five seconds."
-    from activebroker.broker import peers
+    from activebroker.node.links import peers
     peers.LOST_AFTER = 5.0
 
 ray.get(fabric._ray._actors["hub"].__ray_call__.remote(in_haste))

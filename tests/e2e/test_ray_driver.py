@@ -14,8 +14,8 @@ from brokers_for_tests import until
 from processes_for_tests import PATIENCE, Programs
 
 import activebroker as ab
-from activebroker.broker import peers
 from activebroker.core.errors import Unreachable
+from activebroker.node.links import peers
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
 
@@ -26,7 +26,7 @@ from ray_deploy import RayFabric
 
 def pid_of(actor):
     "Of a broker, which now takes for lost who is silent for five seconds."
-    from activebroker.broker import peers
+    from activebroker.node.links import peers
     peers.LOST_AFTER = 5.0
     return os.getpid()
 

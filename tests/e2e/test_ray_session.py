@@ -19,7 +19,7 @@ import asyncio
 import ray
 import activebroker as ab
 from activebroker import aio
-from activebroker.broker import peers
+from activebroker.node.links import peers
 from activebroker.core.errors import UnknownPlace, Unreachable
 from ray_deploy import Placement, RayFabric
 

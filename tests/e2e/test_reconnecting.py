@@ -16,12 +16,12 @@ import pytest
 from processes_for_tests import Programs
 
 import activebroker as ab
-from activebroker.broker import peers
 from activebroker.cli.broker import join_anew
 from activebroker.core.errors import DeadlineExceeded, Unreachable
 from activebroker.fabric import hosting
 from activebroker.fabric.closing import within
 from activebroker.fabric.hosting import serve
+from activebroker.node.links import peers
 
 KEY = ab.generate_key()
 PATIENCE = 60.0

@@ -14,17 +14,8 @@ import pyarrow as pa
 import pytest
 
 from activebroker.core.errors import ProtocolError
-from activebroker.events import (
-    ANY,
-    Batch,
-    EventType,
-    Precision,
-    Shape,
-    checking,
-    dump,
-    encode,
-    load,
-)
+from activebroker.events import ANY, Batch, EventType, Precision, Shape, dump, encode, load
+from activebroker.events.columns import checking
 
 
 @dataclass

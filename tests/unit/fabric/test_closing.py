@@ -23,8 +23,8 @@ from trading_for_tests import (
 )
 
 import activebroker as ab
-from activebroker.broker import endings
 from activebroker.core.errors import Closed, DeadlineExceeded, UnknownChannel
+from activebroker.directory import endings
 from activebroker.fabric import closing
 from activebroker.runtime.pool import POOL
 

@@ -15,10 +15,10 @@ from trading_for_tests import PATIENCE, Dear, Stuck, Trade, eventually, trades
 
 import activebroker as ab
 from activebroker import aio
-from activebroker.broker import peers
 from activebroker.core.errors import Closed, DeadlineExceeded, MoveFailed, Unreachable
 from activebroker.fabric.hosting import OnFailures, engines, join
-from activebroker.routing import Member
+from activebroker.node.links import peers
+from activebroker.protocol.specs import Member
 from activebroker.runtime import Runtime, publishing
 from activebroker.transport import LocalHub, LocalTransport
 

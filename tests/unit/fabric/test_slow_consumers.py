@@ -17,9 +17,9 @@ from trading_for_tests import PATIENCE, Trade, eventually, prices, trades
 
 import activebroker as ab
 from activebroker import Event, Gap
-from activebroker.broker.outlet import WINDOW
 from activebroker.core.errors import InvalidSubscription, SlowConsumer
 from activebroker.events import ANY, EventType, encode
+from activebroker.node.dataplane.outlet import WINDOW
 from activebroker.runtime import EventQueue, SlowPolicy, backlog
 
 LARGE = np.zeros(WINDOW // 4, np.uint8)  # a few of them use a flow's credit up

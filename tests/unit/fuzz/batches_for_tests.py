@@ -19,19 +19,9 @@ import numpy as np
 from mutants_for_tests import Memory, mutant
 
 from activebroker.core.errors import ProtocolError
-from activebroker.events import (
-    ANY,
-    Batch,
-    EventType,
-    Shape,
-    Zone,
-    checking,
-    concat,
-    dump,
-    encode,
-    load,
-)
-from activebroker.events.untyped import _parts
+from activebroker.events import ANY, Batch, EventType, Shape, Zone, concat, dump, encode, load
+from activebroker.events.columns import checking
+from activebroker.events.columns.untyped import _parts
 from activebroker.matching import Parcel, select, split
 from predicate_extract import extract
 

@@ -21,7 +21,19 @@ import msgspec
 from batches_for_tests import PREDICATES, QUOTES, Quote
 from mutants_for_tests import Memory, mutant
 
-from activebroker.broker.effects import (
+from activebroker.core.errors import ProtocolError
+from activebroker.events import (
+    EventType,
+    TypeDescription,
+    TypeRegistry,
+    describe,
+    dump,
+)
+from activebroker.events import (
+    encode as encode_events,
+)
+from activebroker.filters import Envelope
+from activebroker.node.effects import (
     Deliver,
     DrainSupplier,
     Effect,
@@ -35,9 +47,10 @@ from activebroker.broker.effects import (
     TimerFired,
     Transmit,
 )
-from activebroker.broker.frame import PROTOCOL_VERSION, Frame, decode, encode
-from activebroker.broker.link import Link
-from activebroker.broker.messages import (
+from activebroker.node.links.link import Link
+from activebroker.node.node import Node
+from activebroker.protocol.frame import PROTOCOL_VERSION, Frame, decode, encode
+from activebroker.protocol.messages import (
     Body,
     Call,
     CallBody,
@@ -48,20 +61,7 @@ from activebroker.broker.messages import (
     Settled,
     TypeAnnounced,
 )
-from activebroker.broker.node import Node
-from activebroker.core.errors import ProtocolError
-from activebroker.events import (
-    EventType,
-    TypeDescription,
-    TypeRegistry,
-    describe,
-    dump,
-)
-from activebroker.events import (
-    encode as encode_events,
-)
-from activebroker.filters import Envelope
-from activebroker.routing import FlowSpec, Member, StageSpec
+from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 
 QUOTE = EventType.of(Quote)
 GOOD, BAD, HERE = "a-good-publisher", "bad", "here"

@@ -8,9 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from activebroker.broker.directory import Directory
-from activebroker.broker.effects import PortClosed
-from activebroker.broker.messages import (
+from activebroker.core.errors import ActiveBrokerError
+from activebroker.directory.directory import Directory
+from activebroker.events import Event, encode
+from activebroker.events.wire import describe
+from activebroker.filters import FIFOFilter
+from activebroker.node.effects import PortClosed
+from activebroker.protocol.messages import (
     CallBody,
     CloseChannel,
     CloseSupplier,
@@ -22,10 +26,6 @@ from activebroker.broker.messages import (
     Subscribe,
     Unsubscribe,
 )
-from activebroker.core.errors import ActiveBrokerError
-from activebroker.events import Event, encode
-from activebroker.events.wire import describe
-from activebroker.filters import FIFOFilter
 from activebroker.simulation.checkers import nothing_left
 from activebroker.simulation.host import Answered, Host, Intake
 from activebroker.simulation.reference import ITEM, Item, envelope_of

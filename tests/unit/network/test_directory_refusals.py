@@ -8,17 +8,6 @@ from dataclasses import dataclass
 import pytest
 from scene_for_tests import Scene
 
-from activebroker.broker.messages import (
-    CloseSupplier,
-    Join,
-    Move,
-    Offload,
-    OpenChannel,
-    OpenSupplier,
-    ReportStatus,
-    Subscribe,
-    Unsubscribe,
-)
 from activebroker.core.errors import (
     ActiveBrokerError,
     ChannelTypeConflict,
@@ -32,7 +21,18 @@ from activebroker.core.errors import (
 )
 from activebroker.events import EventType
 from activebroker.events.wire import describe
-from activebroker.routing import Member
+from activebroker.protocol.messages import (
+    CloseSupplier,
+    Join,
+    Move,
+    Offload,
+    OpenChannel,
+    OpenSupplier,
+    ReportStatus,
+    Subscribe,
+    Unsubscribe,
+)
+from activebroker.protocol.specs import Member
 from activebroker.simulation.reference import Count, CountAll, Few
 
 

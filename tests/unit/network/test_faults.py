@@ -6,8 +6,6 @@ import pytest
 from scene_for_tests import Scene
 
 import activebroker as ab
-from activebroker.broker.messages import Join
-from activebroker.broker.outlet import WINDOW
 from activebroker.core.errors import (
     FilterStopped,
     MoveFailed,
@@ -16,6 +14,8 @@ from activebroker.core.errors import (
     Unreachable,
 )
 from activebroker.events import Event
+from activebroker.node.dataplane.outlet import WINDOW
+from activebroker.protocol.messages import Join
 from activebroker.simulation.reference import Count, Faulty, Few
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import FOUND_LOST, Scene, Sink
 
-from activebroker.broker.messages import Modulate
 from activebroker.core.errors import ModulationFailed
+from activebroker.protocol.messages import Modulate
 from activebroker.simulation.reference import Above, Count, envelope_of
 
 

@@ -9,9 +9,9 @@ import pytest
 from msgspec import msgpack, structs
 from scene_for_tests import COUNTED, FOUND_LOST, Scene, Sink
 
-from activebroker.broker.messages import Derive, ReportStatus
 from activebroker.core.errors import MoveFailed, PayloadRefused, Unreachable
 from activebroker.filters import FIFOFilter
+from activebroker.protocol.messages import Derive, ReportStatus
 from activebroker.simulation.reference import KEY, Count, Few, HoldBack, Some, envelope_of
 
 DERIVED = "x.Count"

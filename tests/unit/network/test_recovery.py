@@ -8,11 +8,11 @@ import pytest
 from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 import activebroker as ab
-from activebroker.broker.messages import CloseChannel, Leave, Move, ReportStatus
-from activebroker.broker.peers import LOST_AFTER
-from activebroker.broker.port import LOST
 from activebroker.core.errors import Unreachable
-from activebroker.routing import UNPLACED
+from activebroker.node.dataplane.port import LOST
+from activebroker.node.links.peers import LOST_AFTER
+from activebroker.protocol.messages import CloseChannel, Leave, Move, ReportStatus
+from activebroker.protocol.specs import UNPLACED
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
 
 # What each makes of six events of the groups 0 to 3, 0, 1 of a supplier, and of its end.

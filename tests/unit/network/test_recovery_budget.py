@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
-from activebroker.broker.deaths import MINUTE, Record
-from activebroker.broker.messages import ClaimName, OpenChannel
-from activebroker.broker.outlet import WINDOW
-from activebroker.broker.recoveries import LONGEST_WAIT, TRIAL
-from activebroker.broker.recovery import Recovery
 from activebroker.core.errors import Closed, Unreachable
-from activebroker.routing import NOWHERE, UNPLACED
+from activebroker.directory.deaths import MINUTE, Record
+from activebroker.directory.recoveries import LONGEST_WAIT, TRIAL
+from activebroker.directory.recovery import Recovery
+from activebroker.node.dataplane.outlet import WINDOW
+from activebroker.protocol.messages import ClaimName, OpenChannel
+from activebroker.protocol.specs import NOWHERE, UNPLACED
 from activebroker.simulation.reference import Count, Deadly
 
 BROKERS = ("atlanta", "dallas")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from scene_for_tests import COUNTED, FOUND_LOST, Scene, Sink, Source
 
-from activebroker.broker.recoveries import LONGEST_WAIT
-from activebroker.broker.recovery import Recovery
 from activebroker.core.errors import MoveFailed, UnknownPlace
-from activebroker.routing import Relay
+from activebroker.directory.parts import Relay
+from activebroker.directory.recoveries import LONGEST_WAIT
+from activebroker.directory.recovery import Recovery
 from activebroker.simulation.reference import Count, Few, HoldBack
 
 

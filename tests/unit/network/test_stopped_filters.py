@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import FOUND_LOST, Scene, Sink, Source
 
-from activebroker.broker import exchange
-from activebroker.broker.effects import ChangeFilter, Deliver, PortClosed, RunStage
-from activebroker.broker.messages import CloseSupplier, Modulate
-from activebroker.broker.outlet import KEPT
 from activebroker.core.errors import Closed, FilterStopped, ModulationFailed
+from activebroker.node.dataplane import exchange
+from activebroker.node.dataplane.outlet import KEPT
+from activebroker.node.effects import ChangeFilter, Deliver, PortClosed, RunStage
+from activebroker.protocol.messages import CloseSupplier, Modulate
 from activebroker.simulation.edge import PLANTED, UNDELIVERED
 from activebroker.simulation.reference import Above, Count, CountAbove, envelope_of
 

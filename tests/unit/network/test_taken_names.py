@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import COUNTED, Scene
 
-from activebroker.broker.effects import PeerEnded
-from activebroker.broker.messages import ClaimName, Join, OpenSupplier, Subscribe
 from activebroker.core.errors import NameTaken, Unreachable
+from activebroker.node.effects import PeerEnded
+from activebroker.protocol.messages import ClaimName, Join, OpenSupplier, Subscribe
 from activebroker.simulation.reference import Count
 
 SOON = 2.0  # seconds; a death is found by silence after ten

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console, RenderableType
 
 import activebroker as ab
-from activebroker.broker.messages import TellStory
 from activebroker.core.errors import UnknownChannel
 from activebroker.observe import report, story_table, tables
+from activebroker.protocol.messages import TellStory
 
 PATIENCE = 30.0
 

@@ -14,7 +14,15 @@ from typing import Any
 import pytest
 
 import activebroker as ab
-from activebroker.broker.effects import (
+from activebroker.core.errors import (
+    Closed,
+    DeadlineExceeded,
+    FilterStopped,
+    PayloadRefused,
+    Unreachable,
+)
+from activebroker.node.dataplane.failing import instead
+from activebroker.node.effects import (
     CancelTimer,
     ChangeFilter,
     Deliver,
@@ -36,15 +44,7 @@ from activebroker.broker.effects import (
     Transmit,
     UnloadStage,
 )
-from activebroker.broker.failing import instead
-from activebroker.broker.messages import ReportStatus
-from activebroker.core.errors import (
-    Closed,
-    DeadlineExceeded,
-    FilterStopped,
-    PayloadRefused,
-    Unreachable,
-)
+from activebroker.protocol.messages import ReportStatus
 from activebroker.runtime import Runtime
 from activebroker.runtime.workers import Workers
 from activebroker.transport import LocalTransport

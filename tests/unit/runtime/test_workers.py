@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import activebroker as ab
-from activebroker.broker.effects import (
+from activebroker.events import Event, EventType, TypeRegistry, encode
+from activebroker.filters import FilterSpec, analyse, pack
+from activebroker.node.effects import (
     Input,
     RestoreStage,
     RunStage,
@@ -22,9 +24,7 @@ from activebroker.broker.effects import (
     StateSnapshotted,
     WorkDone,
 )
-from activebroker.events import Event, EventType, TypeRegistry, encode
-from activebroker.filters import FilterSpec, analyse, pack
-from activebroker.routing import StageSpec
+from activebroker.protocol.specs import StageSpec
 from activebroker.runtime import python_runner
 from activebroker.runtime.pool import POOL
 from activebroker.runtime.workers import Workers

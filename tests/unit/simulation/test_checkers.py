@@ -7,10 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from activebroker.broker.effects import PortOpened
-from activebroker.broker.messages import CheckpointTaken, OpenSupplier
-from activebroker.broker.outlet import KEPT, WINDOW
-from activebroker.broker.port import LOST
 from activebroker.core.errors import (
     ActiveBrokerError,
     Closed,
@@ -18,9 +14,14 @@ from activebroker.core.errors import (
     FilterStopped,
     Unreachable,
 )
+from activebroker.directory import graph
 from activebroker.events import Event, encode
 from activebroker.events.wire import describe
-from activebroker.routing import Checkpoint, FlowSpec, graph
+from activebroker.node.dataplane.outlet import KEPT, WINDOW
+from activebroker.node.dataplane.port import LOST
+from activebroker.node.effects import PortOpened
+from activebroker.protocol.messages import CheckpointTaken, OpenSupplier
+from activebroker.protocol.specs import Checkpoint, FlowSpec
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Answered, Intake, Supply

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from activebroker.broker.messages import OpenChannel
 from activebroker.core.errors import Unreachable
 from activebroker.events.wire import describe
+from activebroker.protocol.messages import OpenChannel
 from activebroker.simulation import checkers
 from activebroker.simulation.drawing import AIMS, HOLDS, draw
 from activebroker.simulation.machines import is_member, is_orphan

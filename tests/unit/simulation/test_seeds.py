@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from activebroker.broker.stage import Stage
+from activebroker.node.dataplane.stage import Stage
 from activebroker.simulation.drawing import draw
 from activebroker.simulation.run import run
 from activebroker.simulation.scenario import Scenario

@@ -1,0 +1,1 @@
+"""Which filters move from which broker to which, by what status reports say."""

@@ -1,0 +1,66 @@
+"""From two status reports to the loads that a policy judges."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from activebroker.balancing.placed import Placed
+from derivation.balance import BrokerLoad
+from derivation.split import FilterLoad
+
+
+def broker_loads(
+    status: dict[str, Any],
+    earlier: dict[str, Any],
+    seconds: float,
+    stays: Container[str] = (),
+) -> tuple[BrokerLoad, ...]:
+    """What the brokers' filters ask for, in CPU seconds a second, between reports that lie
+    `seconds` apart.
+
+    That is what they have used, and in proportion to it what their queues have grown by, or less
+    what they have shrunk by: a filter that does not keep up asks for more than it gets, and one
+    that catches up for less. A filter's load includes that of those beside it. Channels that are
+    named in `stays` are not to move. A broker that did not answer both times is left out.
+    """
+    placed = Placed(status)
+    return tuple(
+        BrokerLoad(
+            broker,
+            tuple(
+                FilterLoad(
+                    name,
+                    sum(_asked(now.get(stage), before.get(stage), seconds) for stage in stages),
+                    placed.parent(name),
+                    name not in stays,
+                )
+                for name, stages in placed.at(broker).items()
+            ),
+            sum(stage["queue_length"] for stage in now.values()),
+        )
+        for broker in placed.brokers
+        if (now := _stages(status, broker)) is not None
+        and (before := _stages(earlier, broker)) is not None
+    )
+
+
+def _stages(status: dict[str, Any], broker: str) -> dict[int, dict[str, Any]] | None:
+    node = status["nodes"].get(broker)
+    if node is None or "error" in node:
+        return None
+    return {stage["id"]: stage for stage in node["stages"]}
+
+
+def _asked(now: dict[str, Any] | None, before: dict[str, Any] | None, seconds: float) -> float:
+    if now is None:
+        return 0.0  # it is on its way
+    used: float = now["cpu_seconds"]
+    if before is None:  # it came in between, perhaps with a queue
+        return used / seconds
+    used -= before["cpu_seconds"]
+    taken = now["taken_events"] - before["taken_events"]
+    grown = now["queue_length"] - before["queue_length"]
+    if taken > 0:
+        used *= max(0.0, 1 + grown / taken)
+    return used / seconds

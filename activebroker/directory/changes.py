@@ -1,0 +1,213 @@
+"""Carries out changes of the fabric, one at a time, in the order in which they were asked for.
+
+A change is a generator: it yields calls to nodes (or an attempt at some) and is resumed with their
+answers, or a migration and is resumed with its outcome; so it reads in the order in which it
+happens. The calls are few (events never pass here).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
+from activebroker.directory.migration import Migration
+from activebroker.protocol.messages import Body, CallBody
+
+log = logging.getLogger(__name__)
+
+Calls = list[tuple[str, CallBody]]
+PATIENCE = 10.0  # seconds that a node may take to carry out a call
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Calls to nodes that may be gone: None is the answer of one that is, or does not answer
+    within `patience` seconds."""
+
+    calls: Calls
+    patience: float = PATIENCE
+
+
+Change = Generator[Calls | Attempt | Migration, Any, Any]
+Done = Callable[[Any, ActiveBrokerError | None], None]
+Obstacle = Callable[[], str | None]
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """`held_since`: when it was first passed over because its way was not clear, which it has not
+    been since."""
+
+    change: Change
+    done: Done
+    obstacle: Obstacle
+    patience: float
+    held_since: float | None = None
+
+
+class Changes:
+    """`call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it.
+
+    `ended(migration, outcome, reason)` is called when a migration ends, `ended_late` with the same
+    besides when its change was told before that it is overdue. `changed()` is called after each
+    change.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[str, CallBody, float, Done], None],
+        tell: Callable[[str, Body], None],
+        set_deadline: Callable[[int, float | None], None],
+        now: Callable[[], float],
+        ended: Callable[[Migration, str, str], None],
+        ended_late: Callable[[Migration, str, str], None],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._call = call
+        self._tell = tell
+        self._set_deadline = set_deadline
+        self._now = now
+        self._ended = ended
+        self._ended_late = ended_late
+        self._changed = changed
+        self._queue: deque[Waiting] = deque()
+        self._current: tuple[Change, Done] | None = None
+        self._migration: Migration | None = None  # that the current change waits for
+        self._migrations: dict[int, Migration] = {}  # with those that are overdue
+        self._answers: list[Any] = []
+        self._missing = 0
+        self._error: ActiveBrokerError | None = None
+
+    def submit(
+        self,
+        change: Change,
+        done: Done,
+        obstacle: Obstacle = lambda: None,
+        patience: float = PATIENCE,
+    ) -> None:
+        """Queue a change; `done` gets its result or its error.
+
+        `obstacle` tells what it has to wait for, if anything; others do not wait with it. After
+        `patience` seconds of that, while nothing else keeps it waiting, it is refused.
+        """
+        self._queue.append(Waiting(change, done, obstacle, patience))
+        self.go_on()
+
+    def submit_first(self, change: Change) -> None:
+        """Queue what has happened already, before all that is only asked for."""
+        waiting = Waiting(change, lambda result, error: None, lambda: None, math.inf)
+        self._queue.appendleft(waiting)
+        self.go_on()
+
+    def lost(self, node: str) -> None:
+        """A member fell silent: tell the migrations in which it has a part."""
+        for migration in list(self._migrations.values()):
+            migration.lost(node)
+
+    def migration(self, derivation: int) -> Migration | None:
+        """A third-party derivation that has not ended."""
+        return self._migrations.get(derivation)
+
+    def migration_of(self, name: str) -> Migration | None:
+        """The derivation of a channel, or of a relay, that is under way, if one is."""
+        mine = (each for each in self._migrations.values() if each.channel.name == name)
+        return next(mine, None)
+
+    def under_way(self) -> list[Migration]:
+        """The migrations that have not ended."""
+        return list(self._migrations.values())
+
+    def overdue(self) -> list[Migration]:
+        """The migrations that go on behind the change that began them."""
+        return [each for each in self._migrations.values() if each is not self._migration]
+
+    def go_on(self) -> None:
+        """Carry out the next change whose way is clear."""
+        if self._current is not None:
+            return
+        for index, waiting in enumerate(self._queue):
+            if waiting.obstacle() is None:
+                del self._queue[index]
+                self._current = waiting.change, waiting.done
+                self._resume(None, None)
+                return
+            if waiting.held_since is None:
+                waiting.held_since = self._now()
+
+    def expire(self) -> None:
+        """Refuse what has waited too long for its way to be clear."""
+        for waiting in list(self._queue):
+            if waiting not in self._queue:
+                continue  # whoever was told has set it free
+            since, obstacle = waiting.held_since, waiting.obstacle()
+            if obstacle is None:
+                waiting.held_since = None
+            elif since is not None and since + waiting.patience < self._now():
+                self._queue.remove(waiting)
+                waiting.change.close()
+                waiting.done(None, DeadlineExceeded(f"{obstacle}, for more than {PATIENCE:g} s."))
+
+    def _resume(self, value: Any, error: ActiveBrokerError | None) -> None:
+        assert self._current is not None
+        change, done = self._current
+        try:
+            step = change.throw(error) if error is not None else change.send(value)
+        except StopIteration as stop:
+            self._end(done, stop.value, None)
+        except ActiveBrokerError as failure:
+            self._end(done, None, failure)
+        except Exception as failure:
+            # A fault of ours: the one who asked is told, and the others are served.
+            log.exception("a change of the fabric failed")
+            self._end(done, None, ActiveBrokerError(f"The directory failed: {failure!r}"))
+        else:
+            if isinstance(step, Migration):
+                self._migration = self._migrations[step.plan.derivation] = step
+                step.begin(self._tell, self._set_deadline, self._migrated, self._now)
+            else:
+                self._ask(step)
+
+    def _end(self, done: Done, result: Any, error: ActiveBrokerError | None) -> None:
+        self._current = None
+        self._changed()
+        done(result, error)
+        self.go_on()
+
+    def _ask(self, step: Calls | Attempt) -> None:
+        calls = step.calls if isinstance(step, Attempt) else step
+        minor = (Unreachable, DeadlineExceeded) if isinstance(step, Attempt) else ()
+        patience = step.patience if isinstance(step, Attempt) else PATIENCE
+        self._answers, self._missing, self._error = [None] * len(calls), len(calls), None
+        if not calls:
+            self._resume([], None)
+            return
+
+        def answered(index: int) -> Done:
+            def done(result: Any, error: ActiveBrokerError | None) -> None:
+                self._answers[index] = result
+                if error is not None and not isinstance(error, minor):
+                    self._error = self._error or error
+                self._missing -= 1
+                if self._missing == 0:
+                    self._resume(self._answers, self._error)
+
+            return done
+
+        for index, (node, body) in enumerate(calls):
+            self._call(node, body, patience, answered(index))
+
+    def _migrated(self, migration: Migration, outcome: str, reason: str) -> None:
+        if outcome != "overdue":
+            del self._migrations[migration.plan.derivation]
+            self._ended(migration, outcome, reason)
+        if migration is self._migration:
+            self._migration = None
+            self._resume((outcome, reason), None)
+        elif outcome != "overdue":
+            self._ended_late(migration, outcome, reason)
+        self.go_on()

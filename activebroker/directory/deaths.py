@@ -1,0 +1,81 @@
+"""How often processes died with a filter, or a relay, and when it is taken for the cause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from activebroker.protocol.specs import NOWHERE, Positions
+
+MINUTE = 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0  # seconds before it goes on after a second death, and later
+LOADING = ""  # in place of a supplier: it died while it was loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What recovery may cost: deaths of brokers with one filter, by one event and in a minute."""
+
+    by_one_event: int = 3
+    in_a_minute: int = 5
+
+    @property
+    def suspect(self) -> int:
+        """After how many deaths by one event it is tried apart: that the last one tells."""
+        return max(1, self.by_one_event - 1)
+
+
+@dataclass(slots=True)
+class Record:
+    """`stuck` is how far it had come, at each of the last `count` deaths, with the suppliers of
+    which something was under way. `placed`: since when it is where it is; None while it is not."""
+
+    stuck: Positions = field(default_factory=dict)
+    count: int = 0
+    hosts: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    placed: float | None = None
+
+    def died(self, host: str, now: float, stuck: Positions) -> None:
+        """`stuck`: how far it has come with suppliers of which it had something to do."""
+        if self.times and self.placed is None:
+            stuck = {**stuck, LOADING: NOWHERE}
+        still = {name: at for name, at in self.stuck.items() if stuck.get(name) == at}
+        self.count = self.count + 1 if still else int(bool(stuck))
+        self.stuck = still or stuck
+        self.times = [*self.recent(now), now]
+        self.hosts = [*self.hosts, host][-max(self.count, len(self.times), 1) :]
+        self.placed = None
+
+    def by_one_event(self, inputs: Positions) -> int:
+        """How many deaths one event may have caused; none once it has come further, to `inputs`."""
+        stays = any(inputs.get(name, NOWHERE) == at for name, at in self.stuck.items())
+        return self.count if stays else 0
+
+    def recent(self, now: float) -> list[float]:
+        return [at for at in self.times if now - at < MINUTE]
+
+    def pause(self, now: float) -> float:
+        """Seconds until it may go on."""
+        times = self.recent(now)
+        if len(times) < 2:
+            return 0.0
+        return times[-1] + min(FIRST_PAUSE * 2.0 ** (len(times) - 2), LONGEST_PAUSE) - now
+
+    def spent(self, budget: Budget, inputs: Positions, now: float) -> str:
+        """Why it is not to go on any more; empty if it may."""
+        if self.by_one_event(inputs) >= budget.by_one_event:
+            return self.story()
+        if len(times := self.recent(now)) >= budget.in_a_minute:
+            return f"{self._died(len(times))} within {MINUTE:g} s"
+        return ""
+
+    def story(self) -> str:
+        """Which processes died, and the events that may have done it."""
+        if LOADING in self.stuck:
+            return f"{self._died(self.count)}, while it was loaded"
+        of = (f"event {max(seq, 0)} of supplier {name!r}" for name, (_, seq) in self.stuck.items())
+        return f"{self._died(self.count)}, each time at {' or '.join(of)}, or soon after"
+
+    def _died(self, count: int) -> str:
+        died = "1 process" if count == 1 else f"{count} processes"
+        return f"{died} died with it ({', '.join(map(repr, self.hosts[-count:]))})"

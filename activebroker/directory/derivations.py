@@ -1,0 +1,199 @@
+"""Third-party derivations as changes: which are refused, and what becomes of those that fail."""
+
+from __future__ import annotations
+
+from activebroker.core.errors import InvalidFilter, MoveFailed, UnknownPlace, suggestion
+from activebroker.directory.changes import Attempt, Change, Changes
+from activebroker.directory.checkpoints import Checkpoints
+from activebroker.directory.endings import Endings
+from activebroker.directory.migration import Migration, plan_move, plan_offload
+from activebroker.directory.names import channel_named, outlet_named, place_named
+from activebroker.directory.parts import SUPPLIER, Channel, Flow, Outlet, Relay
+from activebroker.directory.wiring import Wiring
+from activebroker.protocol.messages import Move, Offload, ReportNode
+from derivation.story import held_up_by
+
+PATIENCE = 2.0  # seconds for a party of an overdue derivation to say for whom it waits
+
+
+class Derivations:
+    """`me` is the node that initiates them, this one."""
+
+    def __init__(
+        self,
+        me: str,
+        wiring: Wiring,
+        changes: Changes,
+        checkpoints: Checkpoints,
+        endings: Endings,
+    ) -> None:
+        self._me = me
+        self._wiring = wiring
+        self._graph = wiring.graph
+        self._members = wiring.members
+        self._changes = changes
+        self._checkpoints = checkpoints
+        self._endings = endings
+
+    def move(self, body: Move) -> Change:
+        """Move a derived channel's filter. Raises MoveFailed, or what is wrong with the request."""
+        channel = channel_named(self._graph, body.channel)
+        if channel.parent is None:
+            raise InvalidFilter(
+                f"Channel {channel.name!r} is not derived, there is no filter to move. To hand a "
+                "supplier's fan-out to a broker use supplier.offload(to=...)."
+            )
+        parent = channel_named(self._graph, channel.parent)
+        nodes, engine = place_named(self._members, parent, body.to, body.node)
+        if channel.envelope is not None and channel.envelope.shared and body.to == SUPPLIER:
+            raise InvalidFilter(
+                f"Filter {channel.envelope.name} is shared and cannot run at 'supplier'."
+            )
+        if body.to == SUPPLIER:
+            feeds = [outlet for outlet, _ in self._graph.feeds(channel)]
+            nodes = list({outlet.node: None for outlet in feeds})
+            relays = [relay for each in feeds if (relay := self._graph.relay_at(each)) is not None]
+            if relays:
+                raise MoveFailed(
+                    f"Channel {channel.name!r} stays where it was: supplier {relays[0].supplier!r} "
+                    f"has handed it over to {relays[0].at!r} and cannot take it back."
+                )
+            if not nodes:
+                raise UnknownPlace(
+                    f"Channel {parent.name!r} has no supplier now, so there is no place "
+                    "'supplier' to move to."
+                )
+        bound = [each for each in self._graph.children(channel.name) if each.at == SUPPLIER]
+        if bound:
+            raise MoveFailed(
+                f"Channel {bound[0].name!r} is derived from {channel.name!r} at 'supplier', in the "
+                f"process that runs {channel.name!r}: move {bound[0].name!r} first."
+            )
+        now = [(stage.node, stage.engine) for stage in channel.stages.values()]
+        recovers = body.to != SUPPLIER or self._graph.recovers(parent)
+        stays = now == [(node, engine) for node in nodes]
+        if stays and (body.to == channel.at or recovers == self._graph.recovers(channel)):
+            self._graph.relocate(channel, body.to)
+            channel.asked = body.to
+            return None
+        yield from self.move_to(channel, nodes, engine, body)
+        return None
+
+    def move_to(self, channel: Channel, nodes: list[str], engine: str, body: Move) -> Change:
+        """Move a filter to the nodes of a place. Raises MoveFailed, and Unreachable where its
+        suppliers or consumers could not reach them."""
+        migration = plan_move(self._graph, self._me, channel, nodes, engine, body)
+        self._wiring.check(migration.pairs())
+        self._wiring.greet(migration.pairs())
+        yield from self._migrate(migration)
+
+    def offload(self, body: Offload) -> Change:
+        """Hand a supplier's fan-out, or a part of it, to a relay. Raises as `move` does."""
+        channel = channel_named(self._graph, body.channel)
+        own = outlet_named(channel, body.supplier)
+        if own is None:
+            raise UnknownPlace(
+                f"Channel {channel.name!r} has no supplier {body.supplier!r}."
+                + suggestion(
+                    body.supplier, (o.supplier for o in channel.outlets.values() if o.supplier)
+                )
+            )
+        nodes, _ = place_named(self._members, channel, body.to, own.node)
+        moved = self._handed_over(channel, own, body.consumers)
+        if nodes == [own.node]:
+            return None
+        migration = plan_offload(self._graph, self._me, channel, own, moved, nodes[0], body)
+        self._wiring.check(migration.pairs())
+        self._wiring.greet(migration.pairs())
+        yield from self._migrate(migration)
+        return None
+
+    def _handed_over(
+        self, channel: Channel, own: Outlet, consumers: tuple[str, ...] | None
+    ) -> list[Flow]:
+        """The flows of a supplier that an offload is for. What runs beside it stays: it costs no
+        link."""
+        flows = [
+            flow
+            for flow in self._graph.out_of(own.id)
+            if flow.port.relays is None and flow.port.node != own.node
+        ]
+        by = [each for each in self._graph.relays_of(channel, own.supplier) if each.newcomers]
+        if by and not flows:
+            raise MoveFailed(
+                f"Supplier {own.supplier!r} has handed its fan-out to {by[0].at!r} already."
+            )
+        if consumers is None:
+            return flows
+        served = list(dict.fromkeys(flow.port.node for flow in flows))
+        unknown = [name for name in consumers if name not in served]
+        if unknown or not consumers:
+            what = f"{unknown[0]!r} is none of them" if unknown else "none was named"
+            known = ", ".join(map(repr, served)) or "none now"
+            raise UnknownPlace(
+                f"An offload of some consumers needs the names of processes that supplier "
+                f"{own.supplier!r} serves itself, and {what}. It serves: {known}."
+            )
+        return [flow for flow in flows if flow.port.node in consumers]
+
+    def _migrate(self, migration: Migration) -> Change:
+        name = migration.plan.channel
+        outcome, reason = yield migration
+        if outcome == "rolled back":
+            if isinstance(migration.channel, Relay):
+                self._checkpoints.forget(migration.channel.name)
+            else:
+                self._checkpoints.accept(name)  # what has waited for the move to end
+            raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
+        # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
+        channel = migration.channel
+        migration.commit(self._graph)
+        self._checkpoints.accept(channel.name)
+        self._wiring.expect(migration.new_flows)
+        if outcome == "overdue":
+            blame = yield from self._blame(migration)
+            raise MoveFailed(f"Channel {name!r} is still moving: {reason}{blame}.")
+        if outcome == "failed":
+            yield from self._end_failed(migration, reason)
+            raise MoveFailed(
+                f"Channel {name!r} could not complete the switch-over: {reason}{_now(channel)}."
+            )
+        self._checkpoints.accept(name)
+
+    def _blame(self, migration: Migration) -> Change:
+        """Who holds an overdue derivation up, if it is not those whom its initiator waits for."""
+        plan = migration.plan
+        asked = [party for party in plan.involved if party in self._members]
+        answers = yield Attempt([(party, ReportNode()) for party in asked], PATIENCE)
+        waits: dict[str, list[str]] = {}
+        for party, answer in zip(asked, answers, strict=True):
+            for part in [] if answer is None else answer["moves"]:
+                if part["derivation"] == plan.derivation:
+                    waits.setdefault(party, []).extend(part["waits_for"])
+        first = migration.machine.waiting_for
+        blamed = [party for party in held_up_by(first, waits) if party not in first]
+        return f", held up by {', '.join(map(repr, blamed))}" if blamed else ""
+
+    def _end_failed(self, migration: Migration, reason: str) -> Change:
+        """Let the filter or the relay go on from its last checkpoint, or end the channel."""
+        channel = migration.channel
+        if isinstance(channel, Relay):
+            yield from self._endings.lose_relay(channel)
+            return
+        old = tuple(migration.old_stages.items())
+        lost = f"Channel {channel.name!r} could not complete its switch-over: {reason}"
+        yield from self._endings.recover(channel, lost, old)
+
+    def ended_late(self, migration: Migration, outcome: str, reason: str) -> None:
+        """One has ended whose `move` or `offload` has returned before."""
+        if outcome == "failed":
+            self._changes.submit_first(self._end_failed(migration, reason))
+        else:
+            self._checkpoints.accept(migration.channel.name)
+
+
+def _now(channel: Channel) -> str:
+    """What has become of a channel whose filter could not move, or of a relay."""
+    if isinstance(channel, Relay):
+        return f"; the relay goes on at {channel.at!r}" if channel.stages else "; it has ended"
+    return "; it has ended" if channel.closed else f"; its filter goes on at {channel.at!r}"

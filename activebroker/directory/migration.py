@@ -1,0 +1,281 @@
+"""A third-party derivation, planned on the graph and carried out by the initiator's machine."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from activebroker.directory.graph import Graph
+from activebroker.directory.parts import Channel, Flow, Outlet, Port, Relay, Stage
+from activebroker.matching import union
+from activebroker.protocol.messages import (
+    Body,
+    EndMove,
+    Move,
+    MovePrepared,
+    MoveRefused,
+    MoveStarted,
+    Offload,
+    PrepareMove,
+    ProceedMove,
+    SwapFlows,
+)
+from activebroker.protocol.specs import FlowSpec, StageSpec
+from derivation import initiator, protocol
+from derivation.initiator import Initiator
+from derivation.protocol import Output, Plan, Swap
+
+
+@dataclass(slots=True)
+class Migration:
+    """The plan, and how the graph looks after it.
+
+    `stages` and `outputs` are by destination; `sources` are the outlet and the new flow of each
+    swap; `old_stages` are those that the origins give up.
+    """
+
+    channel: Channel
+    plan: Plan
+    stages: dict[str, StageSpec]
+    old_stages: dict[str, int]
+    sources: list[tuple[Outlet, FlowSpec]]
+    outputs: dict[str, list[FlowSpec]]
+    new_flows: list[Flow]
+    kept_at: list[str]  # nodes that keep events for the filter, and must hear what is settled
+    commit: Callable[[Graph], None]
+    request: Move | Offload
+    machine: Initiator = field(init=False)
+    _tell: Callable[[str, Body], None] = field(init=False)
+    _set_deadline: Callable[[int, float | None], None] = field(init=False)
+    _finished: Callable[[Migration, str, str], None] = field(init=False)
+    _now: Callable[[], float] = field(init=False)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """(source, target) nodes of the new flows and the hand-overs, for those that have to meet
+        first."""
+        flows = [(flow.outlet.node, flow.port.node) for flow in self.new_flows]
+        flows += itertools.product(self.plan.destinations, [self.channel.owner, *self.kept_at])
+        return [*flows, *itertools.product(self.plan.origins, self.plan.destinations)]
+
+    def begin(
+        self,
+        tell: Callable[[str, Body], None],
+        set_deadline: Callable[[int, float | None], None],
+        finished: Callable[[Migration, str, str], None],
+        now: Callable[[], float],
+    ) -> None:
+        """Carry the plan out. `finished(self, outcome, reason)` is called when it has ended, and
+        before that, once, should it be overdue."""
+        self.machine = Initiator(self.plan, self.request.patience)
+        self._tell, self._set_deadline = tell, set_deadline
+        self._finished, self._now = finished, now
+        self._handle(initiator.Begun())
+
+    def receive(self, body: MovePrepared | MoveRefused | MoveStarted) -> None:
+        match body:
+            case MovePrepared(_, party):
+                self._handle(initiator.PartyPrepared(party))
+            case MoveRefused(_, party, reason):
+                self._handle(initiator.PartyRefused(party, reason))
+            case MoveStarted(_, party):
+                self._handle(initiator.PartyStarted(party))
+
+    def deadline_passed(self) -> None:
+        self._handle(initiator.DeadlinePassed())
+
+    def give_up(self, reason: str) -> None:
+        """What it moves cannot wait for it any more: it fails."""
+        self._handle(initiator.GivenUp(reason))
+
+    def lost(self, node: str) -> None:
+        if node in self.plan.involved:
+            self._handle(initiator.PartyLost(node))
+
+    def _handle(self, input: object) -> None:
+        finish: protocol.Finish | None = None
+        for effect in self.machine.handle(input, self._now()):
+            match effect:
+                case protocol.Send(to, protocol.Prepare(plan)):
+                    self._tell(
+                        to,
+                        PrepareMove(
+                            plan,
+                            self.old_stages.get(to),
+                            self.stages.get(to),
+                            tuple(self.outputs.get(to, ())),
+                        ),
+                    )
+                case protocol.Send(to, protocol.RequestSwap(derivation, swap)):
+                    for outlet, spec in self.sources:
+                        if spec.id == swap.new:
+                            self._tell(to, SwapFlows(derivation, outlet.id, swap, spec))
+                case protocol.Send(to, protocol.Proceed(derivation)):
+                    self._tell(to, ProceedMove(derivation))
+                case protocol.Send(to, protocol.Cancel(derivation)):
+                    self._tell(to, EndMove(derivation, cancelled=True))
+                case protocol.SetDeadline(at):
+                    self._set_deadline(self.plan.derivation, at)
+                case protocol.CancelDeadline():
+                    self._set_deadline(self.plan.derivation, None)
+                case protocol.Finish():
+                    finish = effect
+        if finish is not None:
+            if finish.outcome in ("completed", "failed"):
+                for party in self.plan.involved:
+                    self._tell(party, EndMove(self.plan.derivation))
+            self._finished(self, finish.outcome, finish.reason)
+
+
+def plan_move(
+    graph: Graph, me: str, channel: Channel, nodes: list[str], engine: str, request: Move
+) -> Migration:
+    """Move the filter of a derived channel to `nodes`, at "supplier" those where `feeds` begin."""
+    assert channel.parent is not None
+    parent = graph.channels[channel.parent]
+    old = list(channel.stages.values())
+    old_outlets = [channel.outlets[stage.id] for stage in old]
+    local = request.to == "supplier"
+    new = [Stage(graph.new_id(), node, engine) for node in nodes]
+    by_node = {stage.node: stage for stage in new}
+
+    recovered = graph.recovers(channel)
+    stays = local and not graph.recovers(parent)  # and will be lost with its suppliers
+    swaps, sources, inputs = [], [], []
+    suppliers: list[tuple[str, str]] = []
+    for outlet, before in graph.feeds(channel):
+        stage = by_node[outlet.node] if local else new[0]
+        port = Port(stage.id, stage.node, channel.predicate, makes=channel.name, recovers=True)
+        flow = Flow(graph.new_id(), parent.name, outlet, port)
+        inputs.append(flow)
+        after = tuple(each.id for each in before)
+        swaps.append(
+            Swap(
+                source=outlet.node,
+                old=after,
+                new=flow.id,
+                destination=stage.node,
+                origin=before[0].port.node if before else None,
+            )
+        )
+        sources.append((outlet, flow.spec(after)))
+        suppliers += [(supplier, stage.node) for supplier in graph.suppliers(outlet)]
+
+    new_outlets = {stage.node: Outlet(stage.id, stage.node) for stage in new}
+    old_flows = [flow for outlet in old_outlets for flow in graph.out_of(outlet.id)]
+    outputs: dict[str, list[FlowSpec]] = {node: [] for node in new_outlets}
+    out_flows: list[Flow] = []
+    for node, outlet in new_outlets.items():
+        for port in channel.ports.values():
+            flow = Flow(graph.new_id(), channel.name, outlet, port)
+            out_flows.append(flow)
+            after = tuple(each.id for each in old_flows if each.port.id == port.id)
+            outputs[node].append(flow.spec(after))
+
+    plan = Plan(
+        derivation=graph.new_id(),
+        channel=channel.name,
+        initiator=me,
+        origins=tuple(stage.node for stage in old),
+        destinations=tuple(stage.node for stage in new),
+        swaps=tuple(swaps),
+        outputs=tuple(Output(flow.outlet.node, flow.id) for flow in old_flows),
+        suppliers=tuple(suppliers) if local else (),
+        saves=not recovered,
+    )
+    if not recovered:
+        channel.checkpoint, channel.fresh = None, not old  # without suppliers it has done nothing
+
+    def commit(graph: Graph) -> None:
+        for stage in old:
+            graph.displace(channel, stage.id)
+        channel.left |= {each.id: each for each in old_outlets if not each.drained}
+        channel.at = channel.asked = request.to
+        channel.instead = ""
+        channel.returning = stays
+        for stage in new:
+            channel.stages[stage.id] = stage
+            channel.outlets[stage.id] = new_outlets[stage.node]
+            graph.input(channel, stage)
+        for flow in inputs:
+            flow.port = parent.ports[flow.port.id]
+        for flow in (*inputs, *out_flows):
+            graph.flows[flow.id] = flow
+
+    return Migration(
+        channel=channel,
+        plan=plan,
+        stages={stage.node: channel.stage_spec(stage, recovers=True) for stage in new},
+        old_stages={stage.node: stage.id for stage in old},
+        sources=sources,
+        outputs=outputs,
+        new_flows=[*inputs, *out_flows],
+        kept_at=[each.node for each in graph.keepers(parent, channel.name)],
+        commit=commit,
+        request=request,
+    )
+
+
+def plan_offload(
+    graph: Graph,
+    me: str,
+    channel: Channel,
+    own: Outlet,
+    moved: list[Flow],
+    node: str,
+    request: Offload,
+) -> Migration:
+    """Hand what a supplier's outlet `own` serves by the flows `moved` to a relay at `node`."""
+    stage = Stage(graph.new_id(), node)
+    relay = Relay(f"relay {stage.id}", channel.type, channel.name, at=node, owner=own.node, own=own)
+    relay.wanted = union(flow.port.predicate for flow in moved)
+    outlet = Outlet(stage.id, node, own.supplier)
+    port = Port(stage.id, node, relay.wanted, None, relay.name, True, own.supplier)
+    feed = Flow(graph.new_id(), channel.name, own, port)
+    out_flows = [Flow(graph.new_id(), channel.name, outlet, flow.port) for flow in moved]
+    plan = Plan(
+        derivation=graph.new_id(),
+        channel=channel.name,
+        initiator=me,
+        origins=(),
+        destinations=(node,),
+        swaps=(
+            Swap(
+                source=own.node,
+                old=tuple(flow.id for flow in moved),
+                new=feed.id,
+                destination=node,
+            ),
+        ),
+    )
+
+    def commit(graph: Graph) -> None:
+        for flow in moved:
+            del graph.flows[flow.id]
+        for flow in (feed, *out_flows):
+            graph.flows[flow.id] = flow
+        graph.relays[relay.name] = relay
+        relay.stages[stage.id] = stage
+        relay.outlets[stage.id] = outlet
+        relay.takers = {flow.port.taker: {} for flow in moved}
+        channel.ports[stage.id] = port
+        if request.consumers is None:
+            for each in graph.relays_of(channel, own.supplier):
+                each.newcomers = each is relay
+
+    return Migration(
+        channel=relay,
+        plan=plan,
+        stages={node: relay.stage_spec(stage, True)},
+        old_stages={},
+        sources=[(own, feed.spec())],
+        outputs={
+            node: [
+                flow.spec(after=(before.id,)) for flow, before in zip(out_flows, moved, strict=True)
+            ]
+        },
+        new_flows=[feed, *out_flows],
+        kept_at=[],
+        commit=commit,
+        request=request,
+    )

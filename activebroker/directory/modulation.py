@@ -1,0 +1,124 @@
+"""A derived channel's filter is given other parameters, at one event of each stream.
+
+What the filter is sent is first widened to what it wants with the old parameters or with the new
+ones. When it has filtered all that was sent before, it takes the new ones; then what it is sent is
+narrowed again. So no event is missing that it forwards, whichever decide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from activebroker.core.errors import ActiveBrokerError, InvalidFilter, ModulationFailed
+from activebroker.directory.changes import Attempt, Change
+from activebroker.directory.names import channel_named
+from activebroker.directory.parts import Channel, Flow, Next, Outlet
+from activebroker.directory.wiring import Wiring
+from activebroker.matching import union
+from activebroker.protocol.messages import ENDED, ChangeStage, KeepStage, Modulate, ReportSent
+from activebroker.protocol.specs import Positions, later
+
+STAYS = "stays as it was"
+LATE = "did not get so far in time"
+CHANGING = "is still changing: what it has made before is not settled"
+
+
+def modulate(wiring: Wiring, body: Modulate) -> Change:
+    """Give the filter of a derived channel the parameters of another envelope.
+
+    Raises ModulationFailed, or what is wrong with the request.
+    """
+    graph = wiring.graph
+    channel = channel_named(graph, body.channel)
+    if channel.parent is None or channel.envelope is None:
+        raise InvalidFilter(f"Channel {channel.name!r} is not derived: it has no filter.")
+    feeds = [(outlet, flows) for outlet, flows in graph.feeds(channel) if flows]
+    relays = [relay for outlet, _ in feeds if (relay := graph.relay_at(outlet)) is not None]
+    if relays:
+        raise ModulationFailed(
+            f"The filter of channel {channel.name!r} {STAYS}: supplier "
+            f"{relays[0].supplier!r} has handed it over to {relays[0].at!r}. Derive it anew."
+        )
+    ports = [graph.channels[channel.parent].ports[stage_id] for stage_id in channel.stages]
+    wanted = dict.fromkeys([channel.predicate, *(port.predicate for port in ports)])
+    wide = union([*wanted, body.envelope.predicate])
+    change = channel.next = Next(graph.new_id(), body.envelope)
+    outcome: str | None = f"{STAYS}: a source of its events did not answer"
+    try:
+        widened = yield from wiring.want(channel, wide, certain=False)
+        if widened is not None:
+            sent = yield Attempt(
+                [(outlet.node, ReportSent(outlet.id, channel.name)) for outlet, _ in feeds]
+            )
+            if None not in sent:
+                outcome = yield from _change(wiring, channel, body.patience, feeds, sent, widened)
+    except ActiveBrokerError:
+        channel.next = None
+        yield from wiring.narrow(channel)
+        raise
+    if outcome == CHANGING:
+        change.late = True  # it is narrowed when the directory has its new state
+    else:
+        channel.next = None
+        if outcome is None or channel.envelope is not change.envelope:  # else it has in part
+            yield from wiring.narrow(channel)
+    if outcome is not None:
+        raise ModulationFailed(f"The filter of channel {channel.name!r} {outcome}.")
+
+
+def _change(
+    wiring: Wiring,
+    channel: Channel,
+    patience: float,
+    feeds: list[tuple[Outlet, list[Flow]]],
+    sent: list[Any],
+    widened: dict[int, Positions],
+) -> Change:
+    """Let the stages change, each behind what it was `sent`. Returns what has become of that, if
+    they have not."""
+    stages, change = list(channel.stages.values()), channel.next
+    assert change is not None
+    behind: dict[int, dict[int, Positions]] = {stage.id: {} for stage in stages}
+    passed: dict[int, Positions] = {stage.id: {} for stage in stages}
+    for (outlet, flows), upto in zip(feeds, sent, strict=True):
+        for flow in flows:
+            stage_id = flow.port.id
+            behind[stage_id][outlet.id] = msgspec.convert(upto, Positions)
+            passed[stage_id] = later(passed[stage_id], widened[outlet.id])
+    answers = yield Attempt(
+        [
+            (
+                stage.node,
+                ChangeStage(
+                    stage.id, change.id, change.envelope, behind[stage.id], passed[stage.id]
+                ),
+            )
+            for stage in stages
+        ],
+        patience,
+    )
+    failures: list[str] = []
+    others: list[str] = []  # that go on as they were, and why
+    changing = False
+    for stage, answer in zip(stages, answers, strict=True):
+        if answer:
+            failures.append(f"{STAYS}: {answer}")
+            if answer != ENDED:
+                others.append(f"{stage.node!r} could not ({answer})")
+        elif answer is None:
+            kept = yield from wiring.tidy([(stage.node, KeepStage(stage.id, change.id))])
+            changing = changing or kept == [False]
+            if kept == [True]:
+                others.append(f"{stage.node!r} {LATE}")
+            failures.append(f"{STAYS}: {stage.node!r} {LATE}")
+    if channel.envelope is change.envelope:  # the directory has its new state
+        return None
+    if failures and wiring.graph.recovers(channel):
+        return CHANGING if changing else failures[0]
+    if stages and not changing and len(failures) == len(stages):
+        return failures[0]
+    # Of those at its suppliers, some may be lost, or have ended.
+    channel.envelope, channel.next = change.envelope, None
+    return f"has changed, but {' and '.join(others)}: modulate it again" if others else None

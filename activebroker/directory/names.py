@@ -1,0 +1,58 @@
+"""What the names in users' requests stand for; who mistypes one is told what is alike."""
+
+from __future__ import annotations
+
+from activebroker.core.errors import Closed, UnknownChannel, UnknownPlace, suggestion
+from activebroker.directory.graph import Graph
+from activebroker.directory.parts import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER, Channel, Outlet
+from activebroker.protocol.specs import Member
+
+
+def channel_named(graph: Graph, name: str) -> Channel:
+    """An open channel. Raises UnknownChannel, or Closed."""
+    channel = graph.channels.get(name)
+    if channel is None:
+        raise UnknownChannel(f"There is no channel {name!r}." + suggestion(name, open_names(graph)))
+    if channel.closed:
+        raise Closed(f"Channel {name!r} was closed.{channel.ended}")
+    return channel
+
+
+def outlet_named(channel: Channel, supplier: str) -> Outlet | None:
+    """A supplier's outlet in its own process."""
+    outlets = channel.outlets.values()
+    return next((each for each in outlets if each.supplier == supplier), None)
+
+
+def place_named(
+    members: dict[str, Member], channel: Channel, at: str, node: str
+) -> tuple[list[str], str]:
+    """The nodes and the engine that a place means for a filter on `channel`; "consumer" and "spark"
+    mean `node`. Raises UnknownPlace."""
+    if at == SUPPLIER:
+        return list({outlet.node: None for outlet in channel.outlets.values()}), "python"
+    if at == CONSUMER:
+        return [node], "python"
+    if at == SPARK:
+        return [node], "spark"
+    member = members.get(at)
+    if member is None or not member.is_broker:
+        brokers = [m.name for m in members.values() if m.is_broker]
+        raise UnknownPlace(
+            f"There is no broker {at!r} in the fabric." + suggestion(at, [*brokers, *FIXED_PLACES])
+        )
+    return [at], "python"
+
+
+def open_names(graph: Graph) -> list[str]:
+    """The names of the channels that are not closed."""
+    return [each.name for each in graph.channels.values() if not each.closed]
+
+
+def free_name(graph: Graph, name: str) -> str:
+    """`name`, with a number behind it if a channel has it already."""
+    taken, number, free = set(open_names(graph)), 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free

@@ -1,0 +1,110 @@
+"""Filters at their suppliers, and where they run instead if one of those cannot run them.
+
+A process may lack what a filter imports, or have another version of Python. It is a supplier all
+the same: the filter moves to the next place that can run it, and what its suppliers send there is
+selected by its predicate.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from activebroker.core.errors import ActiveBrokerError, PayloadRefused
+from activebroker.directory.changes import PATIENCE, Change
+from activebroker.directory.derivations import Derivations
+from activebroker.directory.endings import Endings
+from activebroker.directory.parts import CONSUMER, SUPPLIER, Channel
+from activebroker.directory.recovery import Recovery
+from activebroker.directory.wiring import Wiring
+from activebroker.protocol.messages import Move
+
+log = logging.getLogger(__name__)
+
+
+class Placing:
+    """Connects channels, and places filters beside their suppliers for that.
+
+    `waits(channel)`: its filter was lost and goes on later.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        derivations: Derivations,
+        endings: Endings,
+        recovery: Recovery,
+        waits: Callable[[str], bool],
+    ) -> None:
+        self._wiring = wiring
+        self._graph = wiring.graph
+        self._members = wiring.members
+        self._derivations = derivations
+        self._endings = endings
+        self._recovery = recovery
+        self._waits = waits
+
+    def connect(self, channel: Channel) -> Change:
+        """Give every port of a channel, and of what is derived from it at the supplier, a flow
+        from every outlet."""
+        for child in self._graph.children(channel.name):
+            waits = self._waits(channel.name) or self._waits(child.name)
+            if child.at == SUPPLIER and not child.closed and not waits:
+                yield from self._beside(channel, child)
+                if not child.closed:
+                    yield from self.connect(child)
+        yield from self._wiring.connect(channel)
+
+    def _beside(self, channel: Channel, child: Channel) -> Change:
+        """Put a filter beside each supplier that has none yet."""
+        placed = {stage.node for stage in child.stages.values()}
+        nodes = [node for node in self._graph.unserved(channel, child) if node not in placed]
+        try:
+            yield from self._wiring.deploy(child, nodes, "python")
+        except PayloadRefused as refusal:
+            yield from self._instead(child, str(refusal))
+
+    def _instead(self, channel: Channel, reason: str) -> Change:
+        """Put a filter at one place that can run it; end its channel if there is none."""
+        for child in self._graph.children(channel.name):
+            if child.at == SUPPLIER and child.stages:  # it runs beside this one, which leaves
+                yield from self._instead(child, reason)
+        asked = channel.asked
+        places = [channel.owner, *self._recovery.candidates(channel)]
+        places += [stage.node for stage in channel.stages.values()]
+        for node in dict.fromkeys(places):
+            if node not in self._members:
+                continue
+            try:
+                yield from self._put(channel, node)
+            except ActiveBrokerError as error:
+                log.info("channel %r cannot go to %r: %s", channel.name, node, error)
+            if channel.closed:
+                return
+            if channel.at != SUPPLIER:
+                channel.asked, channel.instead = asked, reason
+                log.warning(
+                    "the filter of channel %r runs at %r, not at its suppliers: %s",
+                    *(channel.name, channel.at, reason),
+                )
+                return
+        channel.instead, channel.ended = reason, f" Its filter can run nowhere: {reason}"
+        yield from self._endings.abandon(
+            channel, f"Channel {channel.name!r} has ended.{channel.ended}"
+        )
+
+    def _put(self, channel: Channel, node: str) -> Change:
+        """Move a filter from its suppliers to a node, or begin with it there."""
+        at = CONSUMER if node == channel.owner else node
+        if channel.stages:
+            move = Move(channel.name, at, channel.owner, PATIENCE)
+            yield from self._derivations.move_to(channel, [node], "python", move)
+            return
+        channel.at, channel.checkpoint, channel.fresh = at, None, True
+        try:
+            yield from self._wiring.deploy(channel, [node], "python")
+            self._wiring.check(self._graph.through(channel))
+        except ActiveBrokerError:
+            channel.at = SUPPLIER
+            yield from self._wiring.remove_stages(channel)
+            raise

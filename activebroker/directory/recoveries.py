@@ -1,0 +1,221 @@
+"""When a lost filter or relay goes on: at once, after a pause, when its turn has come, or no more.
+
+A filter may be the cause of the deaths by which it was lost. So recovery has a budget. Which of
+those at one host it was comes out by placing them apart: one that is suspect goes where no other is
+that may be the cause, others wait until it has been tried, and it never goes where the directory
+is, with which the fabric would end. If there is no such place, or none that answers, it waits a
+while for one: who has died may come back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from activebroker.directory.changes import Attempt, Change
+from activebroker.directory.checkpoints import Checkpoints
+from activebroker.directory.deaths import Budget, Record
+from activebroker.directory.parts import Channel, Relay
+from activebroker.directory.recovery import PROOF, Recovery, Refusals, Stages
+from activebroker.directory.wiring import Wiring
+from activebroker.protocol.messages import ReportSent, Undeploy
+from activebroker.protocol.specs import NOWHERE, Positions
+
+log = logging.getLogger(__name__)
+TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it comes further before
+WAIT, LONGEST_WAIT = 2.0, 30.0  # seconds for another broker; the longer if nobody else takes it
+LOOK_UP = 0.25  # seconds between looks whether there is one
+ONCE_MORE = 1.0  # seconds until those are asked again that did not answer
+
+
+@dataclass(slots=True)
+class Search:
+    """For a place; `none`: since when there is none. `tried`: since when those that there are were,
+    in vain. `left`: the stages that it had before, or was to have."""
+
+    none: float
+    tried: float | None = None
+    left: Stages = ()
+    refusals: Refusals = field(default_factory=Refusals)
+
+
+class Recoveries:
+    """`set_timer(name, after)` lets `due(name)` be called; None takes that back."""
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        checkpoints: Checkpoints,
+        recovery: Recovery,
+        budget: Budget,
+        set_timer: Callable[[str, float | None], None],
+        now: Callable[[], float],
+    ) -> None:
+        self._wiring = wiring
+        self._graph = wiring.graph
+        self._members = wiring.members
+        self._checkpoints = checkpoints
+        self._recovery = recovery
+        self._budget = budget
+        self._set_timer = set_timer
+        self._now = now
+        self._records: dict[str, Record] = {}
+        self._waiting: dict[str, Search] = {}
+
+    def waits(self, name: str) -> bool:
+        """Whether it is to go on, and does not yet."""
+        return name in self._waiting
+
+    def forget(self, name: str) -> None:
+        """It has ended."""
+        self._records.pop(name, None)
+        if self._waiting.pop(name, None) is not None:
+            self._set_timer(name, None)
+
+    def died(self, node: str) -> Change:
+        """A process has died: remember what it had, and what that had to do."""
+        lost = (
+            each
+            for each in self._all()
+            if self._graph.recovers(each) and any(s.node == node for s in each.stages.values())
+        )
+        for each in list(lost):
+            stuck = yield from self._stuck(each)
+            self._records.setdefault(each.name, Record()).died(node, self._now(), stuck)
+
+    def recover(self, channel: Channel, also: Stages = ()) -> Change:
+        """Let it go on from its last checkpoint, now or later. Returns why it does not, if so.
+
+        `also`: see `Recovery.recover`.
+        """
+        name, now = channel.name, self._now()
+        search = self._waiting.pop(name, None) or Search(now)
+        search.left = (*search.left, *also)
+        relay = isinstance(channel, Relay)  # which runs nobody's code
+        if not relay and (why := self._recovery.impossible(channel)):
+            return f"it could not go on elsewhere: {why}"
+        record = self._records.get(name, Record())
+        inputs = _inputs(channel)
+        if not relay and (why := record.spent(self._budget, inputs, now)):
+            return f"it is in quarantine: {why}"
+        if (pause := record.pause(now)) > 1e-6:
+            log.info("what makes channel %r goes on in %.1f s", name, pause)
+            search.none = now + pause
+            yield from self._later(channel, search, pause)
+            return ""
+        self._checkpoints.forget(name)
+        deaths = 0 if relay else record.by_one_event(inputs)
+        suspect = deaths >= self._budget.suspect
+        taken = self._on_trial(channel, deaths)
+        places = self._recovery.candidates(channel, deaths > 0, suspect, taken)
+        refused = search.refusals
+        places = [each for each in places if not refused.final(self._members[each])]
+        spared = any(map(self._recovery.is_spare, places))
+        patience = LONGEST_WAIT if not places else WAIT if deaths else 0.0
+        if taken:  # there is one, where another is tried
+            search.none, patience = now, LONGEST_WAIT
+        if not spared and now - search.none < patience:
+            yield from self._later(channel, search, LOOK_UP)
+            return ""
+        if deaths and not places:
+            tried = f" ({story})" if (story := refused.story()) else ""
+            return (
+                f"it is in quarantine: {record.story()}; and there was no place for it but the "
+                f"directory's{tried}"
+            )
+        if search.tried is None:
+            search.tried = now
+        place = yield from self._recovery.recover(channel, places, refused, search.left)
+        if place is None:
+            return (yield from self._not_now(channel, search, places))
+        if place in self._members:
+            record.placed = self._now()
+            log.info("what makes channel %r goes on at %r", name, place)
+        return ""
+
+    def _not_now(self, channel: Channel, search: Search, places: list[str]) -> Change:
+        """None of `places` took it. They are asked again, for a while, unless none can run it."""
+        if why := self._recovery.impossible(channel):
+            return f"it could not go on elsewhere: {why}"
+        assert search.tried is not None
+        refused, lasts = search.refusals, self._now() - search.tried
+        may_yet = any(not refused.final(self._members.get(each)) for each in places)
+        if may_yet and lasts < LONGEST_WAIT:
+            yield from self._later(channel, search, ONCE_MORE)
+            return ""
+        return f"it could not go on elsewhere: {refused.story() or 'there is no broker'}"
+
+    def subject(self, name: str) -> Channel | None:
+        """The filter's channel, or the relay, of this name."""
+        return self._graph.relays.get(name) or self._graph.channels.get(name)
+
+    def _all(self) -> Iterator[Channel]:
+        """Relays, and derived channels, each after the one it is derived from."""
+        yield from self._graph.relays.values()
+        for root in [each for each in self._graph.channels.values() if each.parent is None]:
+            yield from (each for each in self._graph.subtree(root.name) if each is not root)
+
+    def _stuck(self, channel: Channel) -> Change:
+        """How far it has come, by supplier of which it has been sent more."""
+        graph = self._graph
+        if isinstance(channel, Relay):
+            feeds = [channel.own]
+        else:
+            feeds = [outlet for outlet, flows in graph.feeds(channel) if flows]
+        inputs = _inputs(channel)
+        asked = [outlet for outlet in feeds if outlet.node in self._members]
+        answers = yield Attempt(
+            [(each.node, ReportSent(each.id, channel.name)) for each in asked], PROOF
+        )
+        sent = dict(zip((each.id for each in asked), answers, strict=True))
+        stuck: Positions = {}
+        for outlet in feeds:
+            if (at := sent.get(outlet.id)) is not None:
+                for supplier, position in msgspec.convert(at, Positions).items():
+                    if position > (come := inputs.get(supplier, NOWHERE)):
+                        stuck[supplier] = come
+                continue
+            # What does not tell, or has died with what it feeds, may have sent as much as that.
+            if outlet.supplier is not None and graph.relay_at(outlet) is None:
+                stuck[outlet.supplier] = inputs.get(outlet.supplier, NOWHERE)
+            else:
+                above = (graph.relay_at(outlet) or graph.channels[channel.parent or ""]).name
+                record = self._records.get(above, Record())
+                stuck |= {each: inputs.get(each, NOWHERE) for each in record.stuck}
+        return stuck
+
+    def _on_trial(self, channel: Channel, deaths: int) -> list[str]:
+        """Where it does not go yet: to a suspect that has not had the time to prove anything; nor,
+        if it is suspect itself, to another that had its share in a death."""
+        if isinstance(channel, Relay):
+            return []
+        enough = 1 if deaths >= self._budget.suspect else self._budget.suspect
+        nodes = []
+        for each in self._all():
+            record = self._records.get(each.name)
+            if record is None or each is channel or record.placed is None:
+                continue
+            blamed = record.by_one_event(_inputs(each)) >= enough
+            if blamed and self._now() - record.placed < TRIAL:
+                nodes += [stage.node for stage in each.stages.values()]
+        spare = (each for each in nodes if each in self._members and self._recovery.is_spare(each))
+        return list(spare)
+
+    def _later(self, channel: Channel, search: Search, after: float) -> Change:
+        """Until then it is nowhere: not at hosts that live, nor at the next process of the name of
+        its last one."""
+        old = [*search.left, *((stage.node, stage.id) for stage in channel.stages.values())]
+        old += [(outlet.node, outlet.id) for outlet in channel.left.values()]
+        search.left = tuple(dict.fromkeys(old))
+        self._waiting[channel.name] = search
+        self._graph.unplace(channel)
+        self._set_timer(channel.name, after)
+        calls = [(node, Undeploy(stage, discard=True)) for node, stage in search.left]
+        yield from self._wiring.tidy(calls)
+
+
+def _inputs(channel: Channel) -> Positions:
+    return channel.checkpoint.inputs if channel.checkpoint is not None else {}

@@ -1,0 +1,296 @@
+"""When the node of a derived channel's filter, or of a relay, is lost: it goes on at another place.
+
+It starts from its last checkpoint. Who fed it sends again what the checkpoint has not seen, which
+was kept for it; who takes its events tells how far it has come, and gets no event again. So
+consumers miss nothing and see nothing twice, as long as what the filter makes is a function of what
+it gets.
+
+A filter is put together again from its consumers upwards: when it starts, those whom its events are
+for are there. A relay is a filter that forwards everything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
+from activebroker.directory.changes import Attempt, Change
+from activebroker.directory.parts import SUPPLIER, Channel, Flow, Outlet, Relay, Stage
+from activebroker.directory.wiring import Wiring
+from activebroker.protocol.messages import Deploy, OpenFlow, ReleasePort, ReportNode, Undeploy
+from activebroker.protocol.specs import Member, Positions, later
+
+log = logging.getLogger(__name__)
+
+Stages = tuple[tuple[str, int], ...]  # node and stage
+PROOF = 3.0  # seconds in which a node has to answer that is to take a filter
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Why processes did not take a filter; each says which it is of."""
+
+    errors: dict[Member, ActiveBrokerError] = field(default_factory=dict)
+
+    def final(self, member: Member | None) -> bool:
+        """Whether a process cannot run it, however often it is asked."""
+        error = self.errors.get(member) if member is not None else None
+        return error is not None and not isinstance(error, Unreachable | DeadlineExceeded)
+
+    def story(self) -> str:
+        return "; ".join(str(error).removesuffix(".") for error in self.errors.values())
+
+
+class Recovery:
+    """Changes of the directory that put lost filters together again.
+
+    `me` keeps the directory. `expel(node)` takes a member for lost.
+    """
+
+    def __init__(self, me: str, wiring: Wiring, expel: Callable[[str], None]) -> None:
+        self._me = me
+        self._wiring = wiring
+        self._graph = wiring.graph
+        self._members = wiring.members
+        self._expel = expel
+
+    def impossible(self, channel: Channel) -> str:
+        """Why it cannot go on, wherever that were; empty if it can."""
+        if isinstance(channel, Relay):
+            return "" if self._feeds(channel) else "its supplier is gone"
+        if channel.stopped or channel.closed:
+            return "it has been stopped"
+        if not self._graph.recovers(channel):
+            return "it has been lost with its supplier"
+        known = channel.checkpoint is not None or channel.fresh
+        return "" if known else "there is no checkpoint of it"
+
+    def candidates(
+        self,
+        channel: Channel,
+        died: bool = False,
+        suspect: bool = False,
+        avoid: Iterable[str] = (),
+    ) -> list[str]:
+        """Where the filter can go on: where it was to be, else at brokers, the directory's last, of
+        the others the least laden first; then at the one who derived it, and at its consumers.
+
+        It goes to none of `avoid`. If it may be what its host `died` of, it does not go to the
+        directory's node, unless that has derived it; once it is `suspect`, only to other brokers.
+        """
+        load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
+        for each in (*self._graph.channels.values(), *self._graph.relays.values()):
+            for stage in each.stages.values():
+                if stage.node in load:
+                    load[stage.node] += 1
+        brokers = sorted(load, key=lambda at: (at != channel.at, at == self._me, load[at]))
+        beside = [
+            stage.node
+            for child in self._graph.children(channel.name)
+            if child.at == SUPPLIER
+            for stage in child.stages.values()
+        ]
+        consumers = [port.node for port in self._graph.wanting(channel)]
+        # Of a relay that is its supplier: to hand its fan-out back to it is the last resort.
+        others = [channel.owner, *consumers]
+        others = others[::-1] if isinstance(channel, Relay) else others
+        places = dict.fromkeys([*beside, *brokers, *others])
+        found = [name for name in places if name in self._members and name not in avoid]
+        if died:
+            last = [self._me] if channel.owner == self._me else []
+            found = [name for name in found if name != self._me] + last
+        if suspect:
+            found = [name for name in found if self.is_spare(name)]
+        return found
+
+    def is_spare(self, node: str) -> bool:
+        """Whether it is a broker that the fabric can do without."""
+        return self._members[node].is_broker and node != self._me
+
+    def recover(
+        self, channel: Channel, places: list[str], refusals: Refusals, also: Stages = ()
+    ) -> Change:
+        """Put a channel's filter together again at the first of `places` that takes it. Returns
+        the node; None if there was none, and the picture is what it was.
+
+        `also` are (node, stage) of a derivation that was under way; what is left of them goes.
+        """
+        graph = self._graph
+        old = [(stage.node, stage.id) for stage in channel.stages.values()]
+        old += [(outlet.node, outlet.id) for outlet in channel.left.values()]
+        old = list(dict.fromkeys([*old, *also]))
+        yield from self._wiring.tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
+        outlets = tuple(stage for _, stage in old)
+        ports = graph.wanting(channel)
+        asked = [port for port in ports if port.node in self._members]
+        came = yield from self._wiring.tidy(
+            (port.node, ReleasePort(port.id, outlets)) for port in asked
+        )
+        received: dict[int, Positions] = {}
+        for port in ports:
+            if port.makes is not None:  # should it be lost as well, it will go on from there
+                child = graph.channels[port.makes]
+                received[port.id] = child.checkpoint.inputs if child.checkpoint else {}
+        for port, got in zip(asked, came, strict=True):
+            if got is not None:
+                received[port.id] = msgspec.convert(got, Positions)
+            elif port.node in self._members:
+                self._expel(port.node)
+        for port in ports:  # what was before they began is not for them, or has holes for them
+            if port.id in received:
+                began = channel.takers.get(port.taker, {})
+                received[port.id] = later(received[port.id], began)
+        feeds = self._feeds(channel)
+        if isinstance(channel, Relay) and not feeds:
+            return None
+        engine = next((stage.engine for stage in channel.stages.values()), "python")
+        stage: Stage | None = yield from self._start(channel, places, engine, refusals)
+        if stage is None:
+            return None
+        node, place, follows = stage.node, channel.at, graph.beside(channel)
+        if isinstance(channel, Relay) and not self._lives(channel.own):
+            yield from self._take_back(channel, stage)
+            return None  # its supplier was lost meanwhile
+        for stage_id in outlets:
+            graph.displace(channel, stage_id)
+        channel.left.clear()
+        channel.returning = False
+        if not follows:
+            graph.relocate(channel, node)
+            channel.instead = f"The process at {place!r}, where it ran, is gone."
+        if node not in self._members:
+            self._serve(channel, stage, feeds)  # it is lost there, as others with that node
+            return node
+        for child in graph.children(channel.name):
+            for each in child.stages.values():
+                if child.at == SUPPLIER and each.node != node:  # which could not run this one
+                    graph.relocate(child, each.node)
+                    child.instead = (
+                        f"Channel {channel.name!r}, whose filter was beside it, goes on at "
+                        f"{node!r}."
+                    )
+        yield from self._connect(channel, stage, feeds, received)
+        return node
+
+    def _start(
+        self, channel: Channel, places: list[str], engine: str, refusals: Refusals
+    ) -> Change:
+        """Start a filter from its checkpoint at the first of `places` that takes it, or is lost
+        meanwhile. Returns the stage, None if there was none."""
+        graph = self._graph
+        for node in places:
+            if (member := self._members.get(node)) is None:
+                continue
+            (heard,) = yield Attempt([(node, ReportNode())], PROOF)
+            if heard is None:  # it may be dead already: the filter is not to be blamed for that
+                refusals.errors[member] = Unreachable(f"{node!r} did not answer")
+                continue
+            stage = graph.place(channel, node, engine)
+            try:
+                yield [(node, Deploy(channel.stage_spec(stage, True, channel.checkpoint)))]
+            except ActiveBrokerError as error:
+                log.warning("channel %r cannot go on at %r: %s", channel.name, node, error)
+                if node in self._members:
+                    refusals.errors[member] = error
+                    yield from self._take_back(channel, stage)
+                    continue
+            return stage
+        return None
+
+    def _take_back(self, channel: Channel, stage: Stage) -> Change:
+        self._graph.displace(channel, stage.id)
+        yield from self._wiring.tidy([(stage.node, Undeploy(stage.id, discard=True))])
+
+    def _feeds(self, channel: Channel) -> list[tuple[Outlet, bool]]:
+        """The outlets of the parent that keep events for the filter, or will make them: those that
+        serve it no more first, and of each supplier in the order in which they served it. True: it
+        is still served from there, if not now."""
+        assert channel.parent is not None
+        graph, parent = self._graph, self._graph.channels[channel.parent]
+        if isinstance(channel, Relay):
+            own = channel.own
+            lives = own.node in self._members and graph.fed(channel)
+            return [(own, own.id in parent.outlets)] if lives else []
+        earlier_places = [each for each in parent.left.values() if each.supplier is None]
+        if any(each.node not in self._members for each in earlier_places):
+            return []  # the parent's filter goes on anew as well, and will feed it from there
+        serving = [outlet for outlet, flows in graph.feeds(channel) if flows]
+        earlier = [each for each in graph.keepers(parent, channel.name) if each not in serving]
+        feeds = [(outlet, False) for outlet in earlier] + [(outlet, True) for outlet in serving]
+        return [(outlet, serves) for outlet, serves in feeds if self._lives(outlet)]
+
+    def _lives(self, outlet: Outlet) -> bool:
+        """Whether what an outlet keeps can still come. A lost relay goes on if its supplier lives;
+        one of a dead supplier keeps nothing."""
+        if (relay := self._graph.relay_at(outlet)) is None:
+            return outlet.node in self._members
+        return relay.own.node in self._members and self._graph.fed(relay)
+
+    def _connect(
+        self,
+        channel: Channel,
+        stage: Stage,
+        feeds: list[tuple[Outlet, bool]],
+        received: dict[int, Positions],
+    ) -> Change:
+        graph = self._graph
+        assert channel.parent is not None
+        parent = graph.channels[channel.parent]
+        outlet = channel.outlets[stage.id]
+        down = [
+            (graph.connect(channel, outlet, each), received[each.id])
+            for each in graph.wanting(channel)
+            if each.id in received
+        ]
+        up = self._serve(channel, stage, feeds)
+        flows = [flow for flow, _ in (*down, *up)]
+        pairs = [(flow.outlet.node, flow.port.node) for flow in flows]
+        self._wiring.greet([*pairs, (stage.node, channel.owner)])
+        self._wiring.expect(flows)
+        # A supplier's own outlet may not be at the end yet of what it gave a relay's takers itself.
+        behind = isinstance(channel, Relay)
+        yield from self._wiring.tidy(
+            (stage.node, OpenFlow(flow.spec(since=at, behind=behind, began=began)))
+            for flow, at in down
+            for began in [channel.takers.get(flow.port.taker, {})]
+        )
+        had = channel.checkpoint.inputs if channel.checkpoint is not None else {}
+        yield from self._wiring.tidy(
+            (
+                flow.outlet.node,
+                OpenFlow(flow.spec(after, later(had, began), resumes=True, began=began)),
+            )
+            for flow, after in up
+            for began in [(graph.relay_at(flow.outlet) or parent).takers.get(channel.name, {})]
+        )
+
+    def _serve(
+        self, channel: Channel, stage: Stage, feeds: list[tuple[Outlet, bool]]
+    ) -> list[tuple[Flow, tuple[int, ...]]]:
+        """Let a stage be fed, in the picture. Returns the flows to open, with those they follow."""
+        graph = self._graph
+        assert channel.parent is not None
+        port = graph.channels[channel.parent].ports[stage.id]
+        up: list[tuple[Flow, tuple[int, ...]]] = []
+        earlier: list[Flow] = []
+        for source, serves in feeds:
+            if not self._lives(source):
+                continue  # lost meanwhile
+            flow = Flow(graph.new_id(), channel.parent, source, port)
+            before = tuple(
+                each.id
+                for each in earlier
+                if each.outlet.supplier == source.supplier
+                or (serves and each.outlet.supplier is None)
+            )
+            if serves:
+                graph.flows[flow.id] = flow
+            else:
+                earlier.append(flow)
+            if source.node in self._members:
+                up.append((flow, before))
+        return up

@@ -1,0 +1,136 @@
+"""What the directory tells of derivations: those under way, and the last that have ended.
+
+Each party has its own part of a story, by its own clock. Its times are brought to those of the
+directory, to within half the time that the question and the answer take.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from activebroker.core.errors import ActiveBrokerError, UnknownChannel, suggestion
+from activebroker.directory.changes import Changes, Done
+from activebroker.directory.migration import Migration
+from activebroker.protocol.messages import CallBody, ReportStory
+from derivation.protocol import Party, Plan
+from derivation.story import Step
+
+log = logging.getLogger(__name__)
+KEPT = 100  # derivations that have ended
+SHOWN = 10  # of these, in a status
+PATIENCE = 2.0  # seconds for a party to tell its part
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The initiator's part in a derivation, and how it goes or went in a few words."""
+
+    plan: Plan
+    steps: tuple[Step, ...]
+    how: dict[str, Any]
+
+
+class Stories:
+    """`call(node, body, patience, done)` asks a node for something."""
+
+    def __init__(
+        self,
+        me: Party,
+        changes: Changes,
+        call: Callable[[str, CallBody, float, Done], None],
+        now: Callable[[], float],
+    ) -> None:
+        self._me = me
+        self._changes = changes
+        self._call = call
+        self._now = now
+        self._ended: deque[Told] = deque(maxlen=KEPT)
+
+    def ended(self, migration: Migration, outcome: str, reason: str) -> None:
+        """Remember how a derivation went."""
+        if outcome != "completed":
+            plan = migration.plan
+            to = ", ".join(plan.destinations)
+            log.warning("channel %r: going to %s %s: %s", plan.channel, to, outcome, reason)
+        how = {"outcome": outcome, "reason": reason}
+        self._ended.append(self._told(migration, how))
+
+    def under_way(self) -> list[dict[str, Any]]:
+        """What a status shows of each: its phase, for whom it waits, and its age in seconds."""
+        return [each.how for each in self._going()]
+
+    def last_ended(self) -> list[dict[str, Any]]:
+        """What a status shows of those that have ended: the outcome, the reason for it unless it
+        completed, and how many seconds it took. The last one comes last."""
+        return [each.how for each in list(self._ended)[-SHOWN:]]
+
+    def tell(self, channel: str, done: Done) -> None:
+        """Gather the story of a channel's last derivation from all who had a part in it."""
+        told = [each for each in (*self._ended, *self._going()) if each.plan.channel == channel]
+        if not told:
+            known = (each.plan.channel for each in self._ended)
+            error = UnknownChannel(
+                f"No derivation of a channel {channel!r} is known. The stories of the last {KEPT} "
+                "moves and offloads are kept." + suggestion(channel, known)
+            )
+            done(None, error)
+            return
+        plan, own, how = told[-1].plan, told[-1].steps, told[-1].how
+        began = own[0].at
+        lines = list(_lines(self._me, "initiator", map(Step._asdict, own), -began))
+        silent: dict[Party, str] = {}
+        missing = len(plan.involved)
+
+        def answered(party: Party, asked: float) -> Done:
+            def keep(result: Any, error: ActiveBrokerError | None) -> None:
+                nonlocal missing
+                if error is not None:
+                    silent[party] = str(error)
+                else:
+                    ahead = (asked + self._now()) / 2 - result["now"]
+                    for part in result["parts"]:
+                        lines.extend(_lines(party, part["role"], part["steps"], ahead - began))
+                missing -= 1
+                if not missing:
+                    lines.sort(key=lambda line: line["at"])  # stable: each party's own order
+                    done({**how, "lines": lines, "silent": silent}, None)
+
+            return keep
+
+        for party in plan.involved:
+            body = ReportStory(plan.derivation)
+            self._call(party, body, PATIENCE, answered(party, self._now()))
+
+    def _going(self) -> list[Told]:
+        return [
+            self._told(
+                each,
+                {
+                    "phase": each.machine.state.name.lower(),
+                    "waits_for": list(each.machine.waiting_for),
+                },
+            )
+            for each in self._changes.under_way()
+        ]
+
+    def _told(self, migration: Migration, how: dict[str, Any]) -> Told:
+        plan, steps = migration.plan, migration.machine.story()
+        common = {
+            "derivation": plan.derivation,
+            "channel": plan.channel,
+            "origins": list(plan.origins or [swap.source for swap in plan.swaps]),
+            "destinations": list(plan.destinations),
+            "seconds": self._now() - steps[0].at,
+        }
+        return Told(plan, steps, {**common, **how})
+
+
+def _lines(
+    party: Party, role: str, steps: Iterable[dict[str, Any]], ahead: float
+) -> Iterator[dict[str, Any]]:
+    for step in steps:
+        yield {**step, "at": step["at"] + ahead, "party": party, "role": role}

@@ -1,0 +1,1 @@
+"""The codec between dataclasses and Arrow columns. Start with `annotations.py`."""

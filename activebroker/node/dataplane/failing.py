@@ -1,0 +1,59 @@
+"""What becomes of an effect that could not be carried out: it costs what it was for."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+
+from activebroker.filters import Failure, RunResult
+from activebroker.node.dataplane.stage import Stage
+from activebroker.node.effects import (
+    ChangeFilter,
+    Deliver,
+    Effect,
+    Input,
+    LoadStage,
+    PortClosed,
+    RestoreStage,
+    RunStage,
+    SnapshotStage,
+    StageChanged,
+    StageLoaded,
+    StateFailed,
+    StateSnapshotted,
+    WorkDone,
+)
+
+
+def instead(
+    effect: Effect, stages: Mapping[int, Stage], error: Exception
+) -> Sequence[Input] | None:
+    """What the node is told instead of the effect's own answer; None where it was for no one stage
+    or subscription.
+
+    A stage whose work fails stops, with the error for those who take its events.
+    """
+    text = f"{type(error).__name__}: {error}"
+    match effect:
+        case Deliver(port):
+            return [PortClosed(port)]
+        case LoadStage(spec):
+            return [StageLoaded(spec.id, text)]
+        case RunStage(stage):
+            failures = [_failure(stages.get(stage), text, error)]
+            return [WorkDone(stage, RunResult(failures=failures, stopped=True))]
+        case RestoreStage(stage):
+            return [StateFailed(stage, (_failure(stages.get(stage), text, error),))]
+        case SnapshotStage(stage):
+            failed = StateFailed(stage, (_failure(stages.get(stage), text, error),))
+            return [failed, StateSnapshotted(stage, {})]
+        case ChangeFilter(stage):
+            return [StageChanged(stage, {}, text)]
+    return None
+
+
+def _failure(stage: Stage | None, text: str, error: Exception) -> Failure:
+    channel = stage.spec.channel if stage is not None else ""
+    envelope = stage.spec.envelope if stage is not None else None
+    name = envelope.name if envelope is not None else ""
+    return Failure(channel, name, "", -1, text, "".join(traceback.format_exception(error)))

@@ -1,0 +1,302 @@
+"""A port: where flows arrive at a subscription or a stage.
+
+A flow that follows others is held until those have ended here; that alone keeps the order when
+the production of a channel moves. What is held counts against the flow's credit.
+
+A flow that is lost with its source may leave a gap: what follows it is broken and is not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from activebroker.matching import Parcel, split
+from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.specs import NOWHERE, Position, Positions
+
+LOST = "A place that ran the channel's filter was lost when the channel had been closed already."
+
+Item = Parcel | StreamEnded | FlowEnded
+
+
+@dataclass(slots=True)
+class InFlow:
+    """The receiving end of a flow. `after`: the flows whose end it still waits for.
+
+    `supplier`: whose stream it is, None where it comes from a filter. `begun`: it has come itself,
+    and not only the directory's notice of it. `recovers`: it comes from a filter that is replaced
+    when it is lost. `repeats`: some of it may be here already. `lost`: its source is gone.
+    """
+
+    id: int
+    source: str
+    outlet: int
+    after: set[int]
+    supplier: str | None = None
+    recovers: bool = False
+    repeats: bool = False
+    begun: bool = True
+    lost: bool = False
+    held: list[Item] = field(default_factory=list)
+    consumed: int = 0  # bytes consumed but not yet given back as credit
+
+    @property
+    def all_here(self) -> bool:
+        """Whether it waits with its end."""
+        return bool(self.held) and isinstance(self.held[-1], FlowEnded)
+
+
+class Port:
+    """Orders what arrives. Each method returns the (flow, item) pairs that are free to go on."""
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.flows: dict[int, InFlow] = {}
+        self.error: str | None = None
+        self.received: Positions = {}  # how far what went on has come
+        self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
+        self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
+        self.direct = False  # fed by suppliers themselves
+        self.had: Positions = {}  # how far it has come at the node before
+        self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
+        self.since: Positions = {}  # where streams began here
+        self.anew = False  # of a filter that begins anew: another one may have borne its name
+        self.announced: dict[str, int] = {}  # supplier -> the first outlet that was to feed it
+        self._ended: set[int] = set()  # for those that follow them and have yet to open
+        self._finished: set[int] = set()
+        self._lost: set[int] = set()
+        self._broken: list[InFlow] = []
+        self._repeated: list[tuple[InFlow, int]] = []
+        self._released: dict[int, None] = {}  # outlets that will be replaced
+        self._awaited: frozenset[int] | None = None  # set when the channel closes
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no flow has anything to bring."""
+        return not any(flow.begun for flow in self.flows.values())
+
+    @property
+    def closing(self) -> bool:
+        """Whether the channel was closed: no more flows will be opened."""
+        return self._awaited is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the channel was closed and every flow has delivered all it had."""
+        if self._awaited is None or self.flows:
+            return False
+        return self._awaited <= self._finished | self._lost
+
+    @property
+    def failure(self) -> str | None:
+        """Why the channel ends short of its end, if it does."""
+        return self.error or (LOST if self.holes else None)
+
+    def close(self, flows: Iterable[int]) -> None:
+        """The channel was closed: the port is complete when `flows` have finished."""
+        self._awaited = frozenset(flows)
+
+    def expect(
+        self,
+        flow: int,
+        source: str,
+        outlet: int,
+        supplier: str | None = None,
+        recovers: bool = False,
+    ) -> None:
+        """The directory's notice that a flow is being opened: without it, a port whose channel is
+        closed would be complete while a short-lived supplier's events are still on their way."""
+        if supplier is not None:
+            self.announced.setdefault(supplier, outlet)
+        over = flow in self._ended or flow in self._lost or outlet in self._released
+        if flow not in self.flows and not over:
+            self.flows[flow] = InFlow(
+                flow, source, outlet, set(), supplier, recovers=recovers, begun=False
+            )
+
+    def opened(
+        self,
+        flow_id: int,
+        source: str,
+        outlet: int,
+        after: Iterable[int],
+        supplier: str | None = None,
+        taker: str = "",
+        recovers: bool = False,
+        behind: bool = False,
+        begins: Position | None = None,
+        began: Position | None = None,
+    ) -> None:
+        """A flow begins. `behind`: it follows those of its supplier from other outlets that are
+        here. `began`: where its supplier's stream was when the taker came. With `begins`, it may
+        repeat what is here, or, where nothing of the stream was to come here, what was before that.
+
+        One that was on its way when its outlet was released is not taken.
+        """
+        if outlet in self._released:
+            return
+        if taker:
+            self.sources[outlet] = source, taker
+            self.leaving.pop(outlet, None)
+        flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, recovers)
+        self.direct |= supplier is not None
+        if supplier is not None:
+            goes_on = not self.anew or self.announced.setdefault(supplier, outlet) != outlet
+            if began is not None and (goes_on or begins is None):
+                self._begin(supplier, began)
+            if begins is not None:
+                flow.repeats = True
+                self._begin(supplier, begins)
+                if self.received.get(supplier, NOWHERE)[0] != begins[0]:
+                    self.received[supplier] = self.since[supplier]
+        for earlier in after:
+            if earlier in self._lost:
+                self._break(flow)
+            elif earlier not in self._ended:
+                flow.after.add(earlier)
+        if behind:
+            flow.after |= {
+                each.id
+                for each in self.flows.values()
+                if each.supplier == supplier and each.outlet != outlet
+            }
+
+    def arrived(self, flow_id: int, item: Item) -> list[tuple[InFlow, Item]]:
+        """Take the next item of a flow; an end may set others free."""
+        flow = self.flows.get(flow_id)
+        if flow is None or flow.all_here:
+            return []  # closed here, or broken, while the item was under way
+        if flow.after:
+            flow.held.append(item)
+            return []
+        return self._pass(flow, [item])
+
+    def ended_elsewhere(
+        self, flow_ids: Iterable[int], lost: Iterable[int]
+    ) -> list[tuple[InFlow, Item]]:
+        """These flows ended, or were lost, at the port from which this one took over."""
+        for flow_id in lost:
+            self._lose(flow_id)
+        free: list[tuple[InFlow, Item]] = []
+        for flow_id in flow_ids:
+            free += self._release(flow_id)
+        return free
+
+    def missed(self, supplier: str, so_far: Position, served: bool) -> int:
+        """How many events are between what a subscription had of a stream at the node before, and
+        where that has come to: it gets none of them, unless it was `served` all the time."""
+        had = self.had.pop(supplier, None)
+        if had is None or had[0] != so_far[0] or served:
+            return 0
+        self.received[supplier] = so_far
+        return so_far[1] - had[1]
+
+    def take_repeated(self) -> list[tuple[InFlow, int]]:
+        """The bytes of what came once more, and is not passed on, since this was asked."""
+        repeated, self._repeated = self._repeated, []
+        return repeated
+
+    def take_broken(self) -> list[InFlow]:
+        """The flows that were broken since this was asked."""
+        broken, self._broken = self._broken, []
+        return broken
+
+    def took(self, upto: Positions) -> None:
+        """So much came another way, with a hand-over."""
+        for supplier, at in upto.items():
+            self.received[supplier] = max(at, self.received.get(supplier, at))
+
+    def release(self, outlets: Iterable[int]) -> Positions:
+        """These outlets' flows are to be replaced; return how far the port has come."""
+        for outlet in outlets:
+            self._released[outlet] = None
+            self.sources.pop(outlet, None)
+            self.leaving.pop(outlet, None)
+            self.holes.pop(outlet, None)
+            for flow in [flow for flow in self.flows.values() if flow.outlet == outlet]:
+                del self.flows[flow.id]
+        return self.received
+
+    def leave(self, upto: Positions) -> None:
+        """Those who have ended need not hear more when they know of all up to there."""
+        for outlet, came in list(self.leaving.items()):
+            if all(upto.get(supplier, (-1, 0)) >= at for supplier, at in came.items()):
+                del self.leaving[outlet]
+                self.sources.pop(outlet, None)
+
+    def lost(self, source: str, unopened: bool = False) -> list[tuple[InFlow, Item]]:
+        """A node is gone: its flows end with what has arrived. `unopened`: only those that have not
+        begun, for others are of its successor."""
+        if not unopened:
+            self.sources = {id: each for id, each in self.sources.items() if each[0] != source}
+        free: list[tuple[InFlow, Item]] = []
+        gone = [flow for flow in self.flows.values() if flow.source == source]
+        for flow in gone:
+            if unopened and flow.begun:
+                continue
+            if flow.all_here:
+                continue
+            flow.lost = True
+            if flow.recovers:
+                self.holes[flow.outlet] = None
+            free += self.arrived(flow.id, FlowEnded(flow.id, self.id))
+        return free
+
+    def _begin(self, supplier: str, at: Position) -> None:
+        """A stream began there, unless that is known already."""
+        if self.since.get(supplier, NOWHERE)[0] != at[0]:
+            self.since[supplier] = at
+
+    def _pass(self, flow: InFlow, items: list[Item]) -> list[tuple[InFlow, Item]]:
+        free: list[tuple[InFlow, Item]] = []
+        for item in items:
+            if flow.repeats and isinstance(item, Parcel):
+                known, new = split(item, self.received[item.batch.supplier], by_seq=True)
+                if known is not None:
+                    self._repeated.append((flow, known.nbytes))
+                if new is None:
+                    continue
+                item = new
+            free.append((flow, item))
+            if not isinstance(item, FlowEnded):
+                self.received[supplier_of(item)] = item.upto
+            else:
+                del self.flows[flow.id]
+                if flow.outlet in self.sources:
+                    self.leaving[flow.outlet] = dict(self.received)
+                if item.finished:
+                    self._finished.add(flow.id)
+                if item.error is not None:
+                    self.error = item.error
+                if flow.lost:
+                    self._lose(flow.id)
+                else:
+                    free += self._release(flow.id)
+        return free
+
+    def _lose(self, flow_id: int) -> None:
+        self._lost.add(flow_id)
+        for flow in list(self.flows.values()):
+            if flow_id in flow.after:
+                self._break(flow)
+
+    def _break(self, flow: InFlow) -> None:
+        if self.flows.pop(flow.id, None) is not None:
+            self._broken.append(flow)
+            self._lose(flow.id)
+
+    def _release(self, ended: int) -> list[tuple[InFlow, Item]]:
+        free: list[tuple[InFlow, Item]] = []
+        self._ended.add(ended)
+        for flow in list(self.flows.values()):
+            if ended in flow.after:
+                flow.after.discard(ended)
+                if not flow.after:
+                    held, flow.held = flow.held, []
+                    free += self._pass(flow, held)
+        return free
+
+
+def supplier_of(item: Parcel | StreamEnded) -> str:
+    return item.batch.supplier if isinstance(item, Parcel) else item.supplier

@@ -1,0 +1,142 @@
+"""A stage's checkpoints: what another place needs to go on, should this one be lost.
+
+A checkpoint is taken between two pieces of work. It is worth something when all that came out of
+the filter before it is settled by those who take it; then it goes to the directory. When that has
+it, the stage settles its inputs in turn, and whoever kept them for it need not any longer. So what
+lies between a supplier and a consumer is kept at one place at least, until it cannot be lost any
+more.
+
+One checkpoint is under way at a time.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from activebroker.node.dataplane.outlet import WINDOW, Outlet
+from activebroker.node.dataplane.port import Port
+from activebroker.protocol.specs import NOWHERE, Checkpoint, Positions, StageSpec
+
+CHECKPOINT_BYTES = WINDOW // 4  # of input since the last checkpoint
+CHECKPOINT_TICKS = 10  # looks of the node at its links without one, where there was any input
+
+
+class SavingState(Enum):
+    IDLE = auto()
+    TAKING = auto()  # the driver makes a snapshot
+    SETTLING = auto()  # what came out before it is not settled
+    SENT = auto()  # to the directory
+
+
+class Saving:
+    """`inputs` is how far the filter has come with what it was given; `recovers`: if its node is
+    lost, it goes on elsewhere. `wanted`: a move waits for the first checkpoint."""
+
+    def __init__(self, spec: StageSpec, port: Port, outlet: Outlet) -> None:
+        self.state = SavingState.IDLE
+        self.inputs: Positions = {}
+        self.fails = False  # its state cannot be snapshotted: elsewhere it would start afresh
+        self.recovers = spec.recovers
+        self.wanted = False
+        self._port = port
+        self._outlet = outlet
+        self._first: Positions = {}
+        self._uncovered = 0  # bytes of input since the last checkpoint
+        self._ticks = 0
+        self._checkpoint: Checkpoint | None = None
+        self.change = 0  # behind which the one under way is the first
+
+    def begin_to_recover(self, sent: Positions) -> None:
+        """The sources keep what comes from now on; a checkpoint has to cover what they had sent."""
+        self.recovers = self.wanted = True
+        self.first(sent)
+        self.urge()
+
+    def recover_no_more(self) -> None:
+        self.recovers = self.wanted = False
+        self.change = 0
+        self._first.clear()
+        if self.state is not SavingState.TAKING:  # which `taken` ends
+            self.state, self._checkpoint = SavingState.IDLE, None
+
+    def first(self, upto: Positions) -> None:
+        """What a hand-over brought: nobody else may have it, so a checkpoint has to cover it."""
+        self._first.update(upto)
+
+    def covered(self, inputs: Positions, nbytes: int) -> None:
+        """The filter has done with this much more."""
+        self.inputs.update(inputs)
+        self._uncovered += max(nbytes, 1 if inputs else 0)
+
+    def urge(self) -> None:
+        """Take a checkpoint as soon as possible."""
+        self._uncovered = max(self._uncovered, 1)
+        self._ticks = CHECKPOINT_TICKS
+
+    def tick(self) -> None:
+        if self._uncovered:
+            self._ticks += 1
+
+    @property
+    def active(self) -> bool:
+        """Whether time brings a checkpoint nearer."""
+        return self.recovers and self._has_use and self._uncovered > 0
+
+    @property
+    def _has_use(self) -> bool:
+        return self.wanted or bool(self._port.sources)
+
+    @property
+    def due(self) -> bool:
+        """Whether the next piece of work is to be a snapshot."""
+        if not self.recovers or not self._has_use or not self.possible:
+            return False
+        return self._uncovered >= CHECKPOINT_BYTES or self._ticks >= CHECKPOINT_TICKS
+
+    @property
+    def possible(self) -> bool:
+        """Whether a checkpoint can be taken now."""
+        if self.state is not SavingState.IDLE:
+            return False
+        if any(self.inputs.get(name, NOWHERE) < upto for name, upto in self._first.items()):
+            return False
+        self._first.clear()
+        return True
+
+    def begin(self) -> None:
+        self.state = SavingState.TAKING
+
+    def taken(self, state: dict[str, bytes], change: int = 0) -> None:
+        """The filter's state between two pieces of work."""
+        if not self.recovers:
+            self.state = SavingState.IDLE
+            return
+        self.change = change
+        self.state = SavingState.SETTLING
+        self._checkpoint = Checkpoint(state, dict(self.inputs), dict(self._outlet.positions))
+        self._uncovered = self._ticks = 0
+
+    def to_send(self) -> Checkpoint | None:
+        """The checkpoint, once, when all that came before it is settled."""
+        checkpoint = self._checkpoint
+        if self.state is not SavingState.SETTLING or checkpoint is None:
+            return None
+        if not self._outlet.settled(checkpoint.outputs):
+            return None
+        self.state = SavingState.SENT
+        return checkpoint
+
+    def kept(self) -> list[tuple[str, int, str, Positions, bool]]:
+        """The directory has it. Return who is to hear of it: node, outlet, taker, how far, and
+        whether the flow from there has ended."""
+        checkpoint = self._checkpoint
+        if self.state is not SavingState.SENT or checkpoint is None:
+            return []
+        self.state, self._checkpoint = SavingState.IDLE, None
+        self.wanted, self.change = False, 0
+        told = [
+            (node, outlet, taker, checkpoint.inputs, outlet in self._port.leaving)
+            for outlet, (node, taker) in self._port.sources.items()
+        ]
+        self._port.leave(checkpoint.inputs)
+        return told

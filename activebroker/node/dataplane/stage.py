@@ -1,0 +1,395 @@
+"""A stage: a filter at a place, between a port and an outlet.
+
+It takes what the port lets through, runs the filter (or passes batches on untouched, where the
+predicate alone decides) and emits to its outlet. It never has more than one piece of work with
+the driver, and stops taking while its outlet is not ready.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection
+
+from msgspec import structs
+
+from activebroker.events import Batch
+from activebroker.filters import Envelope, RunResult
+from activebroker.matching import Parcel, split
+from activebroker.node.dataplane.changing import Changing, ChangingState
+from activebroker.node.dataplane.outlet import Outlet
+from activebroker.node.dataplane.port import InFlow, Port, supplier_of
+from activebroker.node.dataplane.saving import Saving
+from activebroker.node.effects import ChangeFilter, Effect, RunStage, SnapshotStage
+from activebroker.protocol.messages import ENDED, FlowEnded, StreamEnded
+from activebroker.protocol.specs import Positions, StageSpec, later
+
+WORK_BYTES = 1 << 20  # how much one piece of work may hold
+WORK_SECONDS = 0.25  # of CPU time that one may take, by what the filter has used so far
+FIRST_EVENTS = 256  # that the first one may hold, when nothing is known of the filter
+
+Item = Parcel | StreamEnded
+
+
+class Stage:
+    """`consumed(flow, nbytes)` gives credit back; a flow of None is the buffer of a hand-over.
+    `beside()` are the suppliers at this node: of others, a filter at its suppliers gets nothing.
+    """
+
+    def __init__(
+        self,
+        spec: StageSpec,
+        port: Port,
+        outlet: Outlet,
+        consumed: Callable[[InFlow, int], None],
+        beside: Callable[[], Collection[str]],
+    ) -> None:
+        self.spec = spec
+        self.port = port
+        self.outlet = outlet
+        self.started = False
+        self.lost_events = 0
+        self.taken_events = 0
+        self.python_events = 0
+        self.cpu_seconds = 0.0
+        self._inbox: deque[tuple[InFlow | None, Item]] = deque()
+        self._consumed = consumed
+        self._beside = beside
+        self._working = False
+        self._capturing = False
+        self._ending = False
+        self._idling = False
+        self.moving = False  # its derivation is under way: it stays until that has ended
+        self._leaving = False
+        self._winding_up = False
+        self._quiet = False  # nothing has arrived since the idle timer was set
+        self._stream_ended: StreamEnded | None = None  # by the work in hand
+        self._in_hand: Positions = {}  # how far the work in hand comes
+        self._bytes_in_hand = 0
+        self._had: Positions = {}  # how far another place has come; nothing has come since
+        self.changing: Changing | None = None
+        self._last_change = 0
+        self.saving = Saving(spec, port, outlet)
+        if spec.checkpoint is not None:
+            self.take_over(spec.checkpoint.inputs, spec.checkpoint.outputs)
+
+    def take_over(self, inputs: Positions, outputs: Positions) -> None:
+        """Go on where another place has left off."""
+        self._had.update(inputs)
+        self.saving.inputs.update(inputs)
+        self.outlet.positions.update(outputs)
+        self.port.received.update(inputs)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something that has come has not gone through the filter yet."""
+        return self._working or bool(self._inbox)
+
+    @property
+    def backlog(self) -> int:
+        """Batches that wait for the filter."""
+        return len(self._inbox)
+
+    def held(self) -> tuple[int, int]:
+        """Events and bytes that have come and wait: for the filter, or for what comes before."""
+        inbox = (item for _, item in self._inbox)
+        held = (item for flow in self.port.flows.values() for item in flow.held)
+        parcels = [item for item in (*inbox, *held) if isinstance(item, Parcel)]
+        return sum(each.batch.num_rows for each in parcels), sum(each.nbytes for each in parcels)
+
+    @property
+    def queue_length(self) -> int:
+        """Events that wait for the filter."""
+        return sum(item.batch.num_rows for _, item in self._inbox if isinstance(item, Parcel))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the predicate alone decides, so that the filter need not run."""
+        return self.spec.envelope is None or self.spec.envelope.exact
+
+    def put(self, free: list[tuple[InFlow, Item | FlowEnded]]) -> None:
+        """Take what the port lets through."""
+        self._quiet = False
+        self._inbox.extend((flow, item) for flow, item in free if not isinstance(item, FlowEnded))
+
+    def put_first(self, items: list[Item]) -> None:
+        """Take the buffer of the old place, which comes before all that the new flows brought."""
+        upto = {supplier_of(item): item.upto for item in items}
+        self._had.update(upto)
+        self.saving.first(upto)
+        self.port.took(upto)
+        self._inbox.extendleft((None, item) for item in reversed(items))
+
+    def pump(self) -> Effect | None:
+        """Go on as far as possible; return the work to hand to the driver, if any."""
+        if self._working or not self.started:
+            return None
+        if self._capturing:
+            self._working = True
+            return SnapshotStage(self.spec.id)
+        if self.outlet.ended:
+            self._discard()
+            if self.changing is not None:
+                self.changing.failure = ENDED
+            return None
+        if self._holds:
+            return None
+        if self.saving.due:
+            if not self.exact and not self.saving.fails:
+                self._working = True
+                self.saving.begin()
+                return SnapshotStage(self.spec.id)
+            self.saving.taken({})
+        while (change := self._change()) is None and self._next() and self.outlet.ready:
+            flow, item = self._inbox[0]
+            if not self._passes(item):
+                return self._work()
+            self._inbox.popleft()
+            if isinstance(item, Parcel):
+                self.taken_events += item.batch.num_rows
+                self.outlet.emit(item)
+                self._give_back(flow, item)
+            else:
+                self._end_stream(item)
+            self.saving.covered({supplier_of(item): item.upto}, _size(item))
+        if change is not None:
+            return change
+        if self._leaving and not self._inbox:
+            # If the supplier is lost, the directory may count on these flows still.
+            self.outlet.end(finished=True, error=self.port.error, keeps=True)
+        elif self._winding_up and not self._inbox and self.port.quiet:
+            self.outlet.end(keeps=True)
+        elif not self._inbox and self.outlet.ready and (self.port.complete or self.port.error):
+            # What failed has no end: the filter is not to take what it has for all there was.
+            if self.port.failure is None and not self.exact:
+                self._working = self._ending = True
+                return RunStage(self.spec.id, end=True)
+            self.outlet.end(finished=True, error=self.port.failure)
+        return None
+
+    def done(self, result: RunResult, cpu_seconds: float = 0.0) -> None:
+        """The driver ran the work: emit what came of it."""
+        self._working = False
+        self.cpu_seconds += cpu_seconds
+        if self._idling:
+            # What an idle hook does is no function of the input: so it is made to last.
+            self._idling = False
+            self.saving.urge()
+        self.lost_events += len(result.failures)
+        for batch in result.batches:
+            stream, _ = {**self.saving.inputs, **self._in_hand}.get(batch.supplier, (0, 0))
+            self.outlet.emit(Parcel(batch, upto=(stream, 0)))
+        if self._stream_ended is not None:
+            self._end_stream(self._stream_ended)
+            self._stream_ended = None
+        self.saving.covered(self._in_hand, self._bytes_in_hand)
+        self._in_hand, self._bytes_in_hand = {}, 0
+        if result.stopped:
+            self.outlet.end(finished=True, error=result.failures[-1].error)
+        elif self._ending:
+            self.outlet.end(finished=True, error=self.port.failure)
+
+    def leave_when_empty(self) -> None:
+        """Nothing feeds the stage any more and nothing will: end it, but not its channel."""
+        self._leaving = True
+
+    def wind_up(self) -> None:
+        """End all flows, but not the channel, when all has come and gone through the filter."""
+        self._winding_up = True
+
+    def idle(self) -> Effect | None:
+        """The idle hook's time has come; it is skipped if there was anything to do since."""
+        quiet, self._quiet = self._quiet, True
+        waits = self._working or self._holds or not self.started
+        if not quiet or waits or self._inbox or not self.outlet.ready:
+            return None
+        self._working = self._idling = True
+        return RunStage(self.spec.id, idle=True)
+
+    def change(
+        self, id: int, envelope: Envelope, behind: dict[int, Positions], passed: Positions
+    ) -> None:
+        """Go on with another envelope, behind all that came by these outlets up to there, and all
+        that comes by others; what was `passed` over up to there is not for it."""
+        others = (flow.id for flow in self.port.flows.values() if flow.outlet not in behind)
+        self.changing = Changing(id, envelope, behind, passed, frozenset(others), self._inbox)
+
+    def keep(self, change: int) -> bool:
+        """Do not carry a change out, after all. Returns whether it goes on as it was."""
+        if self.changing is not None and self.changing.state is ChangingState.WAITING:
+            self.changing = None
+        return self.changing is None and self._last_change != change
+
+    def _change(self) -> Effect | None:
+        """What the driver has to do for a change of the filter whose time has come."""
+        changing = self.changing
+        if changing is None or (self.saving.recovers and not self.saving.possible):
+            return None
+        coming = None if self.saving.recovers else self._beside()
+        if self.outlet.repeats(coming):  # with other parameters it would be something else
+            return None
+        if not changing.due(self.saving.inputs, self.port.flows, self._inbox):
+            return None
+        self.saving.covered(later(self.saving.inputs, changing.passed), 0)
+        self.port.took(changing.passed)
+        changing.state = ChangingState.TAKING
+        self._working = True
+        return ChangeFilter(self.spec.id, changing.envelope)
+
+    @property
+    def _holds(self) -> bool:
+        """Whether nothing may be made before the directory has the state behind a change."""
+        return self.changing is not None and self.changing.state is ChangingState.SAVING
+
+    def changed(self, state: dict[str, bytes], error: str | None) -> None:
+        """The driver has given the filter its parameters, and this is its state."""
+        assert self.changing is not None
+        self._working = False
+        if error is not None:
+            self.changing.failure = error
+            return
+        self.spec = structs.replace(self.spec, envelope=self.changing.envelope)
+        self._last_change = self.changing.id
+        if self.saving.recovers:
+            self.changing.state = ChangingState.SAVING
+            self.saving.begin()
+            self.saving.taken(state, self.changing.id)
+        else:
+            self.changing.state = ChangingState.DONE
+
+    def take_change(self) -> str | None:
+        """How the change has ended, once: "" if the filter has changed."""
+        changing = self.changing
+        if changing is None:
+            return None
+        if self._holds and not self.saving.change:
+            changing.state = ChangingState.DONE
+        if changing.failure is None and changing.state is not ChangingState.DONE:
+            return None
+        self.changing = None
+        return changing.failure or ""
+
+    def capture(self) -> None:
+        """Run nothing more; `pump` asks for the state once the work in hand is done."""
+        self._capturing = True
+
+    def take_buffer(self) -> tuple[tuple[str, Item], ...]:
+        """What arrived but was not filtered: (supplier, item) in order."""
+        if self.outlet.ended:
+            self._discard()
+        taken = tuple(
+            (item.batch.supplier if isinstance(item, Parcel) else item.supplier, item)
+            for _, item in self._inbox
+        )
+        self._inbox.clear()
+        return taken
+
+    def _passes(self, item: Item) -> bool:
+        """Whether an item goes on untouched. A relay has no filter that could tell about rows on
+        which a predicate raises: its takers' filters do."""
+        certain = isinstance(item, StreamEnded) or item.certain
+        return self.spec.envelope is None or (self.exact and certain)
+
+    def _work(self) -> RunStage:
+        """The next items that need the filter, up to a bound, as one piece of work."""
+        self._working = True  # before anything is taken: others look whether it is `busy`
+        items: list[Batch | str] = []
+        taken, events = 0, 0
+        # A Spark job costs as much for much as for little: it gets all there is.
+        all_there_is = self.spec.engine == "spark"
+        limit = math.inf if all_there_is else WORK_BYTES
+        most = math.inf if all_there_is else self._most_events()
+        while self._next() and taken < limit and events < most:
+            flow, item = self._inbox[0]
+            stream, _ = self._in_hand.get(supplier_of(item), item.upto)
+            if self._passes(item) or stream != item.upto[0]:
+                break
+            self._inbox.popleft()
+            if isinstance(item, Parcel):
+                item = self._cut(flow, item, most - events)
+                taken += item.nbytes
+                events += item.batch.num_rows
+                self.taken_events += item.batch.num_rows
+                self.python_events += item.batch.num_rows
+                items.append(item.batch)
+                self._give_back(flow, item)
+            else:
+                # The end of a stream goes out behind what the work forwards: so it ends the work.
+                items.append(item.supplier)
+                self._stream_ended = item
+            self._in_hand[supplier_of(item)] = item.upto
+            if self._stream_ended is not None:
+                break
+        self._bytes_in_hand = taken
+        return RunStage(self.spec.id, tuple(items))
+
+    def _most_events(self) -> float:
+        """How many a piece of work may hold: a long one holds up a hand-over and a checkpoint, and
+        its CPU time is known at its end only."""
+        if not self.python_events:
+            return FIRST_EVENTS
+        if not self.cpu_seconds:
+            return math.inf
+        return max(1, int(WORK_SECONDS * self.python_events / self.cpu_seconds))
+
+    def _cut(self, flow: InFlow | None, parcel: Parcel, most: float) -> Parcel:
+        """The first events of a supplier's parcel; the others are next in the inbox.
+
+        What a filter has made is taken whole: the positions of its rows are not known here.
+        """
+        if flow is None or flow.supplier is None or parcel.batch.num_rows <= most:
+            return parcel
+        since = parcel.upto[0], int(parcel.batch.seqs[int(most)])
+        first, rest = split(parcel, since, by_seq=True)
+        assert first is not None and rest is not None
+        self._inbox.appendleft((flow, rest))
+        return first
+
+    def snapshot_taken(self, state: dict[str, bytes]) -> None:
+        """The driver's answer to a snapshot that was not for a move."""
+        self._working = False
+        self.saving.taken(state)
+
+    def _next(self) -> bool:
+        """Whether there is something to do, first in the inbox.
+
+        It may be in the hand-over already: where a source is replaced amid a move, its successor
+        learns how far the new place has come, which is not yet how far the old one has.
+        """
+        while self._inbox:
+            flow, item = self._inbox[0]
+            had = self._had.get(supplier_of(item))
+            if had is None or flow is None:
+                return True
+            if item.upto > had:
+                del self._had[supplier_of(item)]
+                if isinstance(item, Parcel) and flow.supplier is not None:
+                    known, rest = split(item, had, by_seq=True)
+                    assert rest is not None
+                    if known is not None:
+                        self._give_back(flow, known)
+                    self._inbox[0] = flow, rest
+                return True
+            self._inbox.popleft()
+            if isinstance(item, Parcel):
+                self._give_back(flow, item)
+        return False
+
+    def _end_stream(self, ended: StreamEnded) -> None:
+        self.outlet.end_stream(ended.supplier, ended.upto)
+        self.saving.urge()  # so that what the supplier's process keeps can go with it
+
+    def _discard(self) -> None:
+        """The filter was stopped: what still arrives goes nowhere, and must not block others."""
+        while self._inbox:
+            flow, item = self._inbox.popleft()
+            if isinstance(item, Parcel):
+                self._give_back(flow, item)
+
+    def _give_back(self, flow: InFlow | None, parcel: Parcel) -> None:
+        if flow is not None:
+            self._consumed(flow, parcel.nbytes)
+
+
+def _size(item: Item) -> int:
+    return item.nbytes if isinstance(item, Parcel) else 0

@@ -1,0 +1,1 @@
+"""Sequenced, acknowledged links to other nodes, who they are, and calls over them."""

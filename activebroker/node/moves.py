@@ -1,0 +1,410 @@
+"""A node's part in third-party derivations: drives the machines of `derivation`.
+
+What the machines ask for is carried out here on the node's stages, outlets and ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import structs
+
+from activebroker.core.errors import ProtocolError
+from activebroker.events import TypeRegistry, describe, load
+from activebroker.matching import Parcel
+from activebroker.node.dataplane.exchange import Exchange
+from activebroker.node.dataplane.stage import Stage
+from activebroker.node.effects import Effect, LoadStage, RestoreStage
+from activebroker.node.links.link import Buffers
+from activebroker.protocol.messages import (
+    Body,
+    EndMove,
+    HandOverState,
+    MovePrepared,
+    MoveRefused,
+    MoveStarted,
+    ParcelHead,
+    PrepareMove,
+    ProceedMove,
+    StreamEnded,
+    SwapFlows,
+    Ties,
+)
+from activebroker.protocol.specs import FlowSpec, Positions
+from derivation import destination, origin, protocol
+from derivation.destination import Destination, DestinationState
+from derivation.machine import Machine
+from derivation.origin import Origin, OriginState
+from derivation.source import Source, SwapRequested
+
+STORIES = 32  # derivations whose stories are kept after their end
+
+
+@dataclass(slots=True)
+class _AtOrigin:
+    machine: Origin
+    stage: Stage
+
+
+@dataclass(slots=True)
+class _AtDestination:
+    machine: Destination
+    stage: Stage
+    outputs: tuple[FlowSpec, ...]
+
+    def know(self, have: dict[str, Positions]) -> None:
+        """What the takers have already is not to be sent again."""
+        self.outputs = tuple(
+            structs.replace(spec, since={**spec.since, **have.get(spec.taker, {})})
+            for spec in self.outputs
+        )
+
+
+class Moves:
+    """The derivations under way in which this node is a source, an origin or a destination."""
+
+    def __init__(
+        self,
+        here: str,
+        exchange: Exchange,
+        send: Callable[[str, Body, Buffers], None],
+        registry: TypeRegistry,
+        effects: list[Effect],
+    ) -> None:
+        self._here = here
+        self._exchange = exchange
+        self._send = send
+        self._registry = registry
+        self._effects = effects
+        self._origins: dict[int, _AtOrigin] = {}
+        self._destinations: dict[int, _AtDestination] = {}
+        self._sources: dict[tuple[int, int], Source] = {}
+        self._stories: dict[int, list[dict[str, Any]]] = {}  # of the last that have ended
+
+    def receive(self, body: Body, buffers: Sequence[Any], now: float) -> bool:
+        """Handle a message of a derivation; False if it is none."""
+        match body:
+            case PrepareMove():
+                self._prepare(body, now)
+            case SwapFlows(derivation, outlet, swap, spec):
+                source = self._sources.setdefault((derivation, outlet), Source())
+                for effect in source.handle(SwapRequested(swap), now):
+                    match effect:
+                        case protocol.EndFlow(flow):
+                            self._exchange.end_flow(outlet, flow)
+                        case protocol.OpenFlow():
+                            # Should the derivation fail, it may go on at yet another place.
+                            self._exchange.open_flow(spec, keeps=swap.origin is not None)
+            case HandOverState():
+                self._hand_over(body, buffers, now)
+            case ProceedMove(derivation):
+                self._at_origin(derivation, origin.ProceedReceived(), now)
+            case EndMove():
+                self._end(body, now)
+            case _:
+                return False
+        return True
+
+    def loaded(self, stage_id: int, error: str | None, now: float) -> bool:
+        """A stage's payload was unpacked or refused; False if no derivation waits for it."""
+        for derivation, at in list(self._destinations.items()):
+            if at.stage.spec.id == stage_id and at.machine.state is DestinationState.LOADING:
+                answer = destination.Loaded() if error is None else destination.LoadFailed(error)
+                self._at_destination(derivation, answer, now)
+                return True
+        return False
+
+    def flow_ended(self, stage_id: int, flow: int, lost: bool, now: float) -> None:
+        """The ACK: a flow into a stage here ended behind its last event, or its source is lost."""
+        for derivation, at in list(self._origins.items()):
+            if at.stage.spec.id == stage_id and flow in at.machine.awaited:
+                self._at_origin(derivation, origin.AckReceived(flow, lost), now)
+
+    def flow_opened(self, stage_id: int, flow: int, now: float) -> None:
+        """The mark: a flow into a stage here begins."""
+        for derivation, at in list(self._destinations.items()):
+            if at.stage.spec.id == stage_id:
+                self._at_destination(derivation, destination.MarkReceived(flow), now)
+
+    def captured(self, stage_id: int, state: dict[str, bytes], now: float) -> None:
+        """The filter of a stage stands still, and this is its state."""
+        for derivation, at in self._origins_of(stage_id, OriginState.CAPTURING):
+            stage = at.stage
+            buffer, error = stage.take_buffer(), stage.outlet.error or stage.port.error
+            captured = origin.StateCaptured(
+                state,
+                buffer,
+                error,
+                dict(stage.saving.inputs),
+                dict(stage.outlet.positions),
+                Ties(
+                    dict(stage.port.sources),
+                    dict(stage.port.received),
+                    {name: dict(each.since) for name, each in stage.outlet.takers.items()},
+                    dict(stage.port.since),
+                ),
+            )
+            self._at_origin(derivation, captured, now)
+
+    def saved(self, stage_id: int, now: float) -> None:
+        """The filter of a stage can go on elsewhere."""
+        for derivation, _ in self._origins_of(stage_id, OriginState.SAVING):
+            self._at_origin(derivation, origin.FilterSaved(), now)
+
+    def _origins_of(self, stage_id: int, state: OriginState) -> list[tuple[int, _AtOrigin]]:
+        """The derivations that wait in this state for what a stage does now: others may be under
+        way there, behind an overdue one or made up by a bad peer."""
+        return [
+            (derivation, at)
+            for derivation, at in self._origins.items()
+            if at.stage.spec.id == stage_id and at.machine.state is state
+        ]
+
+    def lost(self, peer: str, now: float) -> None:
+        """A node is gone."""
+        for derivation, at in list(self._destinations.items()):
+            self._at_destination(derivation, destination.PartyLost(peer), now)
+            fed = at.machine.waiting_for or at.stage.port.flows
+            if at.stage.spec.envelope is None and not fed:
+                # The supplier was lost before it began to feed this relay.
+                at.stage.leave_when_empty()
+                self._exchange.pump(at.stage)
+
+    def abandon(self) -> None:
+        """Nobody leads them any more."""
+        of_sources = (derivation for derivation, _ in self._sources)
+        for derivation in dict.fromkeys((*self._origins, *self._destinations, *of_sources)):
+            self._forget(derivation)
+
+    # --- what shows of them -------------------------------------------------------------------
+
+    def under_way(self) -> list[dict[str, Any]]:
+        """The part of this node in each: its phase, for whom it waits, and what it holds back."""
+        return [
+            {
+                "derivation": derivation,
+                "role": role,
+                "phase": at.machine.state.name.lower().replace("_", " "),
+                "waits_for": list(_waits_for(at)),
+                "held_events": events,
+                "held_bytes": nbytes,
+            }
+            for role, table in (("origin", self._origins), ("destination", self._destinations))
+            for derivation, at in table.items()
+            for events, nbytes in [at.stage.held()]
+        ]
+
+    def story(self, derivation: int) -> list[dict[str, Any]]:
+        """What happened here in one that is under way, or was one of the last that were."""
+        return self._stories.get(derivation) or self._tell_story(derivation)
+
+    def _tell_story(self, derivation: int) -> list[dict[str, Any]]:
+        machines: list[tuple[str, Machine]] = [
+            ("source", source)
+            for (number, _), source in self._sources.items()
+            if number == derivation
+        ]
+        if (old := self._origins.get(derivation)) is not None:
+            machines.append(("origin", old.machine))
+        if (new := self._destinations.get(derivation)) is not None:
+            machines.append(("destination", new.machine))
+        return [
+            {"role": role, "steps": [each._asdict() for each in machine.story()]}
+            for role, machine in machines
+        ]
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _prepare(self, message: PrepareMove, now: float) -> None:
+        plan = message.plan
+        if message.stage is not None:
+            stage = self._exchange.open_stage(message.stage)
+            stage.outlet.begun = False
+            stage.moving = True
+            machine = Destination(plan, self._here)
+            at = self._destinations[plan.derivation] = _AtDestination(
+                machine, stage, message.outputs
+            )
+            if message.stage.envelope is None:
+                self._at_destination(plan.derivation, destination.Loaded(), now)
+            else:
+                self._effects.append(LoadStage(at.stage.spec))
+        if message.origin_stage is not None:
+            if (old := self._exchange.stages.get(message.origin_stage)) is None:
+                refused = MoveRefused(plan.derivation, self._here, "its filter has ended")
+                self._send(plan.initiator, refused, ())
+                return
+            old.moving = True
+            draining = {flow.id: flow.source for flow in old.port.flows.values()}
+            leaving = Origin(plan, self._here, draining)
+            self._origins[plan.derivation] = _AtOrigin(leaving, old)
+            self._at_origin(plan.derivation, origin.PrepareReceived(), now)
+            for flow in leaving.awaited:
+                if flow not in old.port.flows:  # its source is lost
+                    self._at_origin(plan.derivation, origin.AckReceived(flow, lost=True), now)
+
+    def _hand_over(self, body: HandOverState, buffers: Sequence[Any], now: float) -> None:
+        items, error = [], body.error
+        try:
+            items = self._items(body, buffers)
+        except ProtocolError as malformed:  # the old place has it no more
+            error = f"{self._here!r} cannot read what {body.origin!r} has handed over: {malformed}"
+        hand_over = protocol.HandOver(
+            body.derivation,
+            body.origin,
+            body.state,
+            tuple(items),
+            body.ended,
+            error,
+            body.lost,
+            body.inputs,
+            body.outputs,
+            body.ties,
+        )
+        self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
+
+    def _items(self, body: HandOverState, buffers: Sequence[Any]) -> list[Parcel | StreamEnded]:
+        items: list[Parcel | StreamEnded] = []
+        taken = 0
+        for head in body.parcels:
+            if head.type is None:
+                items.append(StreamEnded(0, 0, head.supplier, head.upto))
+                continue
+            part = buffers[taken : taken + head.buffers]
+            taken += head.buffers
+            type_ = self._registry.resolve(head.type)
+            items.append(Parcel(load(type_, head.supplier, part), head.certain, head.upto))
+        return items
+
+    def _end(self, end: EndMove, now: float) -> None:
+        derivation, cancelled = end.derivation, end.cancelled
+        if cancelled and (at := self._origins.get(derivation)) is not None:
+            self._at_origin(derivation, origin.Cancelled(), now)
+            at.stage.moving = False
+            self._exchange.pump(at.stage)
+        if (there := self._destinations.get(derivation)) is not None:
+            if cancelled:
+                self._at_destination(derivation, destination.Cancelled(), now)
+            there.stage.moving = False
+            self._exchange.pump(there.stage)
+        self._forget(derivation)
+
+    def _forget(self, derivation: int) -> None:
+        """It is over here: its story is all that stays."""
+        if story := self._tell_story(derivation):
+            self._stories[derivation] = story
+            if len(self._stories) > STORIES:
+                del self._stories[next(iter(self._stories))]
+        self._origins.pop(derivation, None)
+        self._destinations.pop(derivation, None)
+        for key in [key for key in self._sources if key[0] == derivation]:
+            del self._sources[key]
+
+    def _at_origin(self, derivation: int, input: Any, now: float) -> None:
+        if (at := self._origins.get(derivation)) is None:
+            return  # cancelled before
+        for effect in at.machine.handle(input, now):
+            match effect:
+                case protocol.SaveFilter():
+                    self._exchange.save(at.stage)
+                case protocol.ForgetSaved():
+                    self._exchange.forget_saved(at.stage)
+                case protocol.CaptureState():
+                    at.stage.capture()
+                    self._exchange.pump(at.stage)
+                case protocol.EndFlow(flow):
+                    self._exchange.end_flow(at.stage.outlet.id, flow)
+                case protocol.RemoveFilter():
+                    self._exchange.remove_stage(at.stage.spec.id)
+                case protocol.Send(to, message):
+                    self._tell(to, message)
+
+    def _at_destination(self, derivation: int, input: Any, now: float) -> None:
+        if (at := self._destinations.get(derivation)) is None:
+            return  # cancelled before
+        for effect in at.machine.handle(input, now):
+            match effect:
+                case protocol.RestoreState(state):
+                    self._effects.append(RestoreStage(at.stage.spec.id, state))
+                case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, ties):
+                    at.stage.take_over(inputs, outputs)
+                    at.stage.saving.urge()
+                    self._exchange.owe(at.stage, ties)
+                    at.know(ties.have)
+                    self._exchange.merge(at.stage, list(buffer), ended, lost)
+                case protocol.StartFilter():
+                    self._open_outputs(at)
+                    self._exchange.start_stage(at.stage)
+                case protocol.StopFilter(error):
+                    self._open_outputs(at)
+                    at.stage.outlet.end(finished=True, error=error)
+                    self._exchange.start_stage(at.stage)
+                case protocol.RemoveFilter():
+                    self._exchange.let_go(at.stage.outlet)  # nobody will resume what began here
+                    self._exchange.remove_stage(at.stage.spec.id)
+                case protocol.Send(to, message):
+                    self._tell(to, message)
+
+    def _open_outputs(self, at: _AtDestination) -> None:
+        outlet = at.stage.outlet
+        outlet.begun = True
+        for spec in at.outputs:
+            taker = outlet.takers.get(spec.taker)
+            if taker is None or taker.last < spec.id:  # else it goes on at another place already
+                self._exchange.open_flow(spec)
+
+    def _both_prepared(self, derivation: int) -> bool:
+        """A node may be an origin and a destination, and answers for both."""
+        old, new = self._origins.get(derivation), self._destinations.get(derivation)
+        saving = old is not None and old.machine.state is OriginState.SAVING
+        loading = new is not None and new.machine.state is DestinationState.LOADING
+        return not saving and not loading
+
+    def _tell(self, to: str, message: Any) -> None:
+        match message:
+            case protocol.Prepared(derivation, party):
+                if self._both_prepared(derivation):
+                    self._send(to, MovePrepared(derivation, party), ())
+            case protocol.Refused(derivation, party, reason):
+                self._send(to, MoveRefused(derivation, party, reason), ())
+            case protocol.Started(derivation, party):
+                self._send(to, MoveStarted(derivation, party), ())
+            case protocol.HandOver(
+                derivation, here, state, buffer, ended, error, lost, inputs, outputs, ties
+            ):
+                heads, buffers = [], []
+                for item in buffer:
+                    if isinstance(item, StreamEnded):
+                        heads.append(ParcelHead(item.supplier, None, True, 0, item.upto))
+                        continue
+                    heads.append(
+                        ParcelHead(
+                            item.batch.supplier,
+                            describe(item.batch.type),
+                            item.certain,
+                            len(item.buffers),
+                            item.upto,
+                        )
+                    )
+                    buffers += item.buffers
+                body = HandOverState(
+                    derivation,
+                    here,
+                    state,
+                    tuple(heads),
+                    ended,
+                    error,
+                    lost,
+                    inputs,
+                    outputs,
+                    ties,
+                )
+                self._send(to, body, buffers)
+
+
+def _waits_for(at: _AtOrigin | _AtDestination) -> tuple[str, ...]:
+    """A filter that cannot emit takes nothing, so that what it waits for does not arrive."""
+    full = () if at.stage.outlet.ready else at.stage.outlet.full_at
+    return tuple(dict.fromkeys(full)) or at.machine.waiting_for

@@ -1,0 +1,612 @@
+"""What nodes say to each other: small typed messages whose decoding never runs code.
+
+Messages *in band* travel inside a flow, in order with its events; bulk data follows a message as
+separate buffers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from activebroker.events import TypeDescription
+from activebroker.filters import Envelope, Failure
+from activebroker.protocol.specs import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
+from derivation.protocol import Plan, Swap
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
+    """Base of all messages; the tag on the wire is the class name."""
+
+
+# --- in band ----------------------------------------------------------------------------------
+
+
+class FlowOpened(Message, frozen=True):
+    """`taker` is whom the outlet keeps the flow's events for until it hears that they are settled;
+    empty where it does not. `recovers`: the flow comes from what goes on elsewhere if this node is
+    lost. `behind`: it follows what the port has of the supplier now. `so_far`: where its stream is
+    now, and `began`: where it was when the taker came, if that is known. With `begins`, the flow
+    may repeat what was before the supplier lost its fabric and joined it again; what is new to all
+    begins there."""
+
+    flow: int
+    port: int
+    outlet: int
+    after: tuple[int, ...]
+    supplier: str | None = None
+    taker: str = ""
+    recovers: bool = False
+    behind: bool = False
+    begins: Position | None = None
+    so_far: Position | None = None
+    began: Position | None = None
+
+
+MOST_TO = 64  # flows that share a message
+
+
+class Events(Message, frozen=True):
+    """One batch, which goes `to` each (flow, port); its buffers follow. `certain`: the predicate
+    raises on none of its rows. `upto`: the position behind it."""
+
+    to: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=MOST_TO)]
+    supplier: str
+    type: str  # fingerprint
+    certain: bool
+    upto: Position
+
+
+class StreamEnded(Message, frozen=True):
+    """A supplier's stream is complete."""
+
+    flow: int
+    port: int
+    supplier: str
+    upto: Position
+
+
+class FlowEnded(Message, frozen=True):
+    """`finished`: the channel was closed. `error` names why its filter was stopped, if it was."""
+
+    flow: int
+    port: int
+    finished: bool = False
+    error: str | None = None
+
+
+class TypeAnnounced(Message, frozen=True):
+    """Precedes the first events of a type on a link."""
+
+    type: TypeDescription
+
+
+class CreditReturned(Message, frozen=True):
+    """Port to outlet: so many bytes of the flow were consumed."""
+
+    flow: int
+    outlet: int
+    nbytes: int
+
+
+class Settled(Message, frozen=True):
+    """Taker to outlet: these positions will never be asked for again, whoever dies.
+
+    `ended`: the end of the flow has come, too.
+    """
+
+    outlet: int
+    taker: str
+    upto: Positions
+    ended: bool = False
+
+
+class FlowDropped(Message, frozen=True):
+    """Port to outlet: the port is gone, send nothing more. `taker`: and so is the one that it was
+    for, keep nothing either."""
+
+    flow: int
+    outlet: int
+    taker: bool = True
+
+
+class FlowRewound(Message, frozen=True):
+    """Port to outlet: the flow followed a gap; begin it once more, behind what the port has."""
+
+    flow: int
+    outlet: int
+    since: Positions
+
+
+# --- calls, answered with Answer --------------------------------------------------------------
+
+
+class Call(Message, frozen=True):
+    id: int
+    body: CallBody
+
+
+class Answer(Message, frozen=True):
+    """`error` is (class name, text) of one of our own errors."""
+
+    id: int
+    result: Any = None
+    error: tuple[str, str] | None = None
+
+
+# user to directory
+
+
+class ClaimName(Message, frozen=True):
+    """A process that is about to join asks for its name: the bearer keeps it if it answers at once,
+    and is taken for lost if it does not, or is to be `replace`d. `again`: the process has borne it
+    before, so that the bearer has more time."""
+
+    name: str
+    replace: bool = False
+    again: bool = False
+
+
+class Join(Message, frozen=True):
+    member: Member
+
+
+class Leave(Message, frozen=True):
+    name: str
+
+
+class OpenChannel(Message, frozen=True):
+    """`type` None: open an existing channel as whatever it is."""
+
+    name: str
+    type: TypeDescription | None
+
+
+class CloseChannel(Message, frozen=True):
+    name: str
+
+
+class OpenSupplier(Message, frozen=True):
+    channel: str
+    supplier: str
+    node: str
+
+
+class CloseSupplier(Message, frozen=True):
+    channel: str
+    supplier: str
+
+
+class Subscribe(Message, frozen=True):
+    channel: str
+    node: str
+    port: int
+
+
+class Unsubscribe(Message, frozen=True):
+    channel: str
+    port: int
+
+
+class Derive(Message, frozen=True):
+    """`lease`: seconds that the channel lives without its owner, `node`, and without anybody who
+    takes it; None: until it is closed."""
+
+    channel: str
+    name: str | None
+    envelope: Envelope
+    at: str
+    node: str
+    lease: float | None = None
+
+
+class Move(Message, frozen=True):
+    channel: str
+    to: str
+    node: str
+    patience: float
+
+
+class Modulate(Message, frozen=True):
+    """Give a channel's filter other parameters: those of this envelope."""
+
+    channel: str
+    envelope: Envelope
+    node: str
+    patience: float
+
+
+class Offload(Message, frozen=True):
+    """`consumers`: the nodes whose subscriptions and filters are handed over; None: all, and who
+    comes later."""
+
+    channel: str
+    supplier: str
+    to: str
+    patience: float
+    consumers: tuple[str, ...] | None = None
+
+
+class ReportStatus(Message, frozen=True):
+    """The whole fabric: members, channels, and every node's counters."""
+
+
+class TellStory(Message, frozen=True):
+    """How the last derivation of a channel went, or goes."""
+
+    channel: str
+
+
+# directory to node
+
+
+class OpenOutlet(Message, frozen=True):
+    outlet: int
+    channel: str
+    supplier: str
+
+
+class CloseOutlet(Message, frozen=True):
+    """End the outlet behind what it has sent. `finished`: because its channel was closed."""
+
+    outlet: int
+    finished: bool
+
+
+class OpenFlow(Message, frozen=True):
+    spec: FlowSpec
+
+
+class CloseFlow(Message, frozen=True):
+    """The port is gone for good: stop sending to it, keep nothing for its taker."""
+
+    outlet: int
+    flow: int
+    taker: str
+
+
+class ForgetTaker(Message, frozen=True):
+    """A taker is gone for good: keep nothing for it at an outlet that serves it no more."""
+
+    outlet: int
+    taker: str
+
+
+class ForgetSaved(Message, frozen=True):
+    """A filter has come to stay with its suppliers: it is lost with this node."""
+
+    stage: int
+
+
+class FinishFlow(Message, frozen=True):
+    """The derived channel that the flow feeds was closed: end it behind what it was given, or, at
+    a relay, `behind` what is still on its way there."""
+
+    outlet: int
+    flow: int
+    behind: Positions
+
+
+class ReportSent(Message, frozen=True):
+    """The answer is how far an outlet has given a taker events, by supplier."""
+
+    outlet: int
+    taker: str
+
+
+class SetPredicate(Message, frozen=True):
+    """What a relay wants has changed with its consumers, or what a filter wants with its
+    parameters. The answer is the position from which on the outlet gives it that."""
+
+    outlet: int
+    taker: str
+    predicate: str | None
+    certain: bool = True
+
+
+class ChangeStage(Message, frozen=True):
+    """Go on with another envelope, behind all that came by these outlets up to there, and all that
+    comes by flows from others that have not ended. The answer is "", as soon as it can go on so
+    elsewhere, too; or why it does not. `change` tells it from others. `passed`: what has not come
+    up to there, the filter did not want; should it be made again, it is not for the new ones."""
+
+    stage: int
+    change: int
+    envelope: Envelope
+    behind: dict[int, Positions]
+    passed: Positions
+
+
+ENDED = "its filter has ended"  # an answer to ChangeStage
+
+
+class KeepStage(Message, frozen=True):
+    """Do not carry out this change, after all. The answer is whether it goes on as it was."""
+
+    stage: int
+    change: int
+
+
+class ClosePort(Message, frozen=True):
+    """The port ends when all of `flows` have finished."""
+
+    port: int
+    flows: tuple[int, ...]
+
+
+class AbandonPort(Message, frozen=True):
+    """What fed the port was lost and will not come back."""
+
+    port: int
+    reason: str
+
+
+class ReleasePort(Message, frozen=True):
+    """What fed the port by these outlets is lost or taken down, and will be replaced. The answer is
+    how far it has come, by supplier."""
+
+    port: int
+    outlets: tuple[int, ...]
+
+
+class ReportNode(Message, frozen=True):
+    """The node's own counters."""
+
+
+class ReportStory(Message, frozen=True):
+    """The node's own part in a derivation."""
+
+    derivation: int
+
+
+class Deploy(Message, frozen=True):
+    stage: StageSpec
+
+
+class Undeploy(Message, frozen=True):
+    """`discard`: with all it has, since another place makes it again."""
+
+    stage: int
+    discard: bool = False
+
+
+CallBody = (
+    ClaimName
+    | Join
+    | Leave
+    | OpenChannel
+    | CloseChannel
+    | OpenSupplier
+    | CloseSupplier
+    | Subscribe
+    | Unsubscribe
+    | Derive
+    | Move
+    | Offload
+    | Modulate
+    | ReportStatus
+    | TellStory
+    | ReportNode
+    | ReportStory
+    | OpenOutlet
+    | CloseOutlet
+    | OpenFlow
+    | CloseFlow
+    | ForgetTaker
+    | ForgetSaved
+    | FinishFlow
+    | ReportSent
+    | SetPredicate
+    | ChangeStage
+    | KeepStage
+    | ClosePort
+    | AbandonPort
+    | ReleasePort
+    | Deploy
+    | Undeploy
+)
+
+# What the directory goes on with; others' answers are for users.
+ANSWERS: dict[type[Message], Any] = {
+    OpenFlow: Positions,
+    ReportSent: Positions,
+    SetPredicate: Positions,
+    ReleasePort: Positions,
+    ChangeStage: str,
+    KeepStage: bool,
+    ReportNode: dict[str, Any],
+    ReportStory: dict[str, Any],
+}
+
+
+# --- one way ----------------------------------------------------------------------------------
+
+
+class MembersChanged(Message, frozen=True):
+    """Directory to all: the fabric's members now."""
+
+    members: tuple[Member, ...]
+
+
+class Greet(Message, frozen=True):
+    """Directory to a node that cannot be dialled: connect to `peer`, which will need you."""
+
+    peer: str
+
+
+class ExpectFlow(Message, frozen=True):
+    """Directory to a port's node: the flow is being opened; connect to its source. `recovers`: if
+    that is lost, another takes its place."""
+
+    spec: FlowSpec
+    recovers: bool = False
+
+
+class FailuresReported(Message, frozen=True):
+    """A stage's node to the stage's owner: `count` events lost, some of them in full."""
+
+    channel: str
+    count: int
+    samples: tuple[Failure, ...]
+
+
+class CheckpointTaken(Message, frozen=True):
+    """A stage's node to the directory: what `makes` the channel, or the relay, can go on from here,
+    should this node be lost; `change`: as it is behind this one, 0 for none."""
+
+    makes: str
+    stage: int
+    checkpoint: Checkpoint
+    change: int = 0
+
+
+class CheckpointKept(Message, frozen=True):
+    """The directory to a stage's node: it has the last one."""
+
+    stage: int
+
+
+GRACE = 3.0  # seconds in which a peer that has stood still is heard again
+
+
+class PeerSuspected(Message, frozen=True):
+    """A node to the directory: it has not heard this process of a peer for too long, or never."""
+
+    peer: str
+    incarnation: int
+    heard: bool
+
+
+class OutletDrained(Message, frozen=True):
+    """A node to the directory: an outlet that has ended keeps nothing for anybody any more.
+    `stopped`: its filter was, by an error, of which all who take it know."""
+
+    outlet: int
+    stopped: bool = False
+
+
+class PrepareMove(Message, frozen=True):
+    """`stage` and `outputs` are for a destination: what to load, and the flows it will open."""
+
+    plan: Plan
+    origin_stage: int | None
+    stage: StageSpec | None
+    outputs: tuple[FlowSpec, ...]
+
+
+class ProceedMove(Message, frozen=True):
+    derivation: int
+
+
+class EndMove(Message, frozen=True):
+    """Initiator to all parties: it is over; forget it, and undo it if it was `cancelled`."""
+
+    derivation: int
+    cancelled: bool = False
+
+
+class MovePrepared(Message, frozen=True):
+    derivation: int
+    party: str
+
+
+class MoveRefused(Message, frozen=True):
+    derivation: int
+    party: str
+    reason: str
+
+
+class SwapFlows(Message, frozen=True):
+    derivation: int
+    outlet: int
+    swap: Swap
+    spec: FlowSpec
+
+
+class ParcelHead(msgspec.Struct, frozen=True, array_like=True):
+    """How an item of a hand-over's buffer is laid out in the buffers that follow.
+
+    `type` None: not a batch but the end of the supplier's stream.
+    """
+
+    supplier: str
+    type: TypeDescription | None
+    certain: bool
+    buffers: int
+    upto: Position
+
+
+class Ties(msgspec.Struct, frozen=True, array_like=True):
+    """What binds a filter to those around it.
+
+    `outlets` (outlet -> node, taker): it has taken their flows to the end, up to `came`, and they
+    keep events for it until they hear that these are settled. `have`: how far takers have already
+    what it makes, where it is making that again. `since`: where suppliers' streams began for it.
+    """
+
+    outlets: dict[int, tuple[str, str]]
+    came: Positions
+    have: dict[str, Positions]
+    since: Positions = {}
+
+
+class HandOverState(Message, frozen=True):
+    """The actual request; the buffered batches follow as buffers."""
+
+    derivation: int
+    origin: str
+    state: dict[str, bytes]
+    parcels: tuple[ParcelHead, ...]
+    ended: tuple[int, ...]
+    error: str | None = None
+    lost: tuple[int, ...] = ()
+    inputs: Positions = {}
+    outputs: Positions = {}
+    ties: Ties | None = None
+
+
+class MoveStarted(Message, frozen=True):
+    derivation: int
+    party: str
+
+
+class Heard(Message, frozen=True):
+    """Keeps a quiet link alive, carries a late acknowledgement, or says what is missing."""
+
+
+class Expelled(Message, frozen=True):
+    """Outside the sequence: the receiver was taken for lost and is no longer a member."""
+
+
+Body = (
+    FlowOpened
+    | Events
+    | StreamEnded
+    | FlowEnded
+    | TypeAnnounced
+    | CreditReturned
+    | Call
+    | Answer
+    | MembersChanged
+    | FailuresReported
+    | PrepareMove
+    | ProceedMove
+    | EndMove
+    | FlowDropped
+    | FlowRewound
+    | Settled
+    | CheckpointTaken
+    | CheckpointKept
+    | OutletDrained
+    | PeerSuspected
+    | Greet
+    | ExpectFlow
+    | MovePrepared
+    | MoveRefused
+    | SwapFlows
+    | HandOverState
+    | MoveStarted
+    | Heard
+    | Expelled
+)

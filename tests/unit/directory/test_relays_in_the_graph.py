@@ -1,0 +1,168 @@
+"""The picture of a supplier with relays: who is fed by which outlet."""
+
+from __future__ import annotations
+
+import pytest
+
+from activebroker.directory.graph import Graph
+from activebroker.directory.migration import plan_move, plan_offload
+from activebroker.directory.parts import Channel, Outlet, Port, Relay
+from activebroker.events import ANY, describe
+from activebroker.filters import Envelope
+from activebroker.matching import union
+from activebroker.protocol.messages import Move, Offload
+from activebroker.protocol.specs import StageSpec
+from predicate_extract import extract
+
+ANY_TYPE = describe(ANY)
+HIGH = extract(lambda item: item.price > 5).predicate.to_json()
+LOW = extract(lambda item: item.price < 3).predicate.to_json()
+
+
+def envelope(predicate: str) -> Envelope:
+    return Envelope(
+        name="Late",
+        source=None,
+        code_hash="",
+        predicate=predicate,
+        exact=True,
+        only_looks=False,
+        stateful=False,
+        shared=False,
+        on_error="skip",
+        idle_after=None,
+        output=ANY_TYPE,
+        body=b"",
+    )
+
+
+class Picture:
+    """Channel x; supplier A at east; subscriptions at west and home, and a filter at dallas."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.x = self.graph.channels["x"] = Channel("x", ANY_TYPE)
+        self.own = Outlet(self.graph.new_id(), "east", "A")
+        self.x.outlets[self.own.id] = self.own
+        self.west, self.home = Port(901, "west", HIGH), Port(902, "home", LOW)
+        self.late = self.graph.channels["x.Late"] = Channel(
+            "x.Late", ANY_TYPE, "x", envelope(HIGH), "dallas", "west"
+        )
+        self.stage = self.graph.place(self.late, "dallas")
+        for port in (self.west, self.home):
+            self.x.ports[port.id] = port
+        self.connect()
+
+    def connect(self) -> list[tuple[str, str]]:
+        """Connect what is not; return (source, target) nodes."""
+        pairs = list(self.graph.missing(self.x))
+        for outlet, port in pairs:
+            self.graph.connect(self.x, outlet, port)
+        return [(outlet.node, port.node) for outlet, port in pairs]
+
+    def offload(self, to: str, *consumers: str) -> Relay:
+        request = Offload("x", "A", to, 1.0, consumers or None)
+        moved = [
+            flow
+            for flow in self.graph.out_of(self.own.id)
+            if flow.port.relays is None and (not consumers or flow.port.node in consumers)
+        ]
+        migration = plan_offload(self.graph, "hub", self.x, self.own, moved, to, request)
+        migration.commit(self.graph)
+        assert isinstance(migration.channel, Relay)
+        return migration.channel
+
+    def fed_by(self) -> dict[str, str]:
+        """By node of a port, the node of the one outlet that feeds it."""
+        fed: dict[str, str] = {}
+        for flow in self.graph.flows.values():
+            assert flow.port.node not in fed, "fed twice"
+            fed[flow.port.node] = flow.outlet.node
+        return fed
+
+
+@pytest.fixture
+def picture() -> Picture:
+    return Picture()
+
+
+def test_each_port_is_fed_by_one_of_a_supplier_and_its_relays(picture: Picture) -> None:
+    picture.offload("atlanta", "west")
+    picture.offload("denver", "dallas")
+    assert picture.fed_by() == {
+        "west": "atlanta",
+        "dallas": "denver",
+        "home": "east",
+        "atlanta": "east",
+        "denver": "east",
+    }
+    assert picture.connect() == []
+
+
+@pytest.mark.parametrize("consumers", [(), ("west",)])
+def test_newcomers_are_served_by_who_took_all(picture: Picture, consumers: tuple[str, ...]) -> None:
+    relay = picture.offload("atlanta", *consumers)
+    assert relay.newcomers is not bool(consumers)
+    picture.x.ports[903] = Port(903, "new")
+    assert picture.connect() == [("east" if consumers else "atlanta", "new")]
+
+
+def test_the_last_who_took_all_serves_newcomers(picture: Picture) -> None:
+    first = picture.offload("atlanta", "west")
+    second = picture.offload("denver")
+    third = picture.offload("dallas")
+    assert [each.newcomers for each in (first, second, third)] == [False, False, True]
+
+
+def test_who_is_offloaded_stays_with_its_relay_where_it_moves(picture: Picture) -> None:
+    picture.offload("atlanta", "dallas")
+    request = Move("x.Late", "denver", "west", 1.0)
+    migration = plan_move(picture.graph, "hub", picture.late, ["denver"], "python", request)
+    (swap,) = migration.plan.swaps
+    assert (swap.source, swap.destination) == ("atlanta", "denver")
+    assert migration.kept_at == ["east", "atlanta"]
+    migration.commit(picture.graph)
+    (relay,) = picture.graph.relays_of(picture.x)
+    assert [port.node for port in picture.graph.wanting(relay)] == ["denver"]
+    assert picture.connect() == []
+
+
+def test_a_relay_wants_what_its_takers_want_together(picture: Picture) -> None:
+    relay = picture.offload("atlanta", "west", "home")
+    assert relay.wanted == union([HIGH, LOW])
+    assert not picture.graph.rewant(relay)
+    picture.graph.remove_port(picture.x, 902)
+    assert picture.graph.rewant(relay)
+    assert relay.wanted == HIGH and list(relay.takers) == ["port 901"]
+    (stage_id,) = relay.stages
+    assert picture.x.ports[stage_id].predicate == HIGH
+
+
+def test_a_relay_is_placed_as_a_stage_without_a_filter(picture: Picture) -> None:
+    relay = picture.offload("atlanta")
+    (stage,) = relay.stages.values()
+    spec = StageSpec(stage.id, "x", "python", None, "east", True, None, relay.name)
+    assert relay.stage_spec(stage, True) == spec
+    assert spec.makes == relay.name
+    port, outlet = picture.x.ports[stage.id], relay.outlets[stage.id]
+    assert (port.taker, port.recovers, port.relays) == (relay.name, True, "A")
+    assert picture.graph.suppliers(outlet) == ["A"]
+    picture.graph.displace(relay, stage.id)
+    again = picture.graph.place(relay, "denver")
+    assert picture.x.ports[again.id].taker == relay.name
+    assert relay.outlet == Outlet(again.id, "denver", "A")
+
+
+def test_what_may_keep_something_for_a_taker(picture: Picture) -> None:
+    gone = picture.x.left[77] = Outlet(77, "north", "B")
+    assert picture.graph.keepers(picture.x, "x.Late") == [gone]
+    relay = picture.offload("atlanta", "dallas")
+    assert picture.graph.keepers(picture.x, "x.Late") == [gone, picture.own, relay.outlet]
+    assert picture.graph.keepers(picture.x, "port 902") == [gone, picture.own]
+
+
+def test_a_relay_goes_with_its_flows(picture: Picture) -> None:
+    relay = picture.offload("atlanta")
+    picture.graph.remove_relay(relay)
+    assert picture.graph.flows == {} and picture.graph.relays == {}
+    assert list(picture.x.ports) == [picture.stage.id, 901, 902]

@@ -1,0 +1,32 @@
+"""Small batches of numbered events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from activebroker.events import EventType, encode
+from activebroker.matching import Parcel
+from activebroker.protocol.messages import FlowEnded, StreamEnded
+
+
+@dataclass(frozen=True)
+class Note:
+    group: int
+    text: str
+
+
+NOTE = EventType.of(Note)
+
+
+def parcel(*groups: int, supplier: str = "A", first: int = 0, size: int = 0) -> Parcel:
+    """One event for each group, of stream 1; `size` is about how many bytes each has."""
+    contents = [Note(group, "x" * size) for group in groups]
+    upto = (1, first + len(contents))
+    return Parcel(encode(NOTE, contents, supplier, first, 0), upto=upto)
+
+
+def groups(item: Parcel | StreamEnded | FlowEnded) -> list[int] | str:
+    """The groups of a parcel's events, or the name of what else it is."""
+    if isinstance(item, Parcel):
+        return [content.group for content in item.batch.contents()]
+    return type(item).__name__

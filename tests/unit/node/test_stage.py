@@ -1,0 +1,312 @@
+"""The stage: what needs the filter, what passes by it, and how it stops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from parcels_for_tests import NOTE, Note, groups, parcel
+
+from activebroker.events import describe
+from activebroker.filters import Envelope, Failure, RunResult
+from activebroker.matching import Parcel
+from activebroker.node.dataplane.outlet import WINDOW, OutFlow, Outlet
+from activebroker.node.dataplane.port import LOST, InFlow, Port
+from activebroker.node.dataplane.stage import FIRST_EVENTS, WORK_BYTES, WORK_SECONDS, Stage
+from activebroker.node.effects import RunStage, SnapshotStage
+from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.specs import FlowSpec, StageSpec
+
+
+def envelope(exact: bool) -> Envelope:
+    return Envelope(
+        name="Late",
+        source=None,
+        code_hash="",
+        predicate="",
+        exact=exact,
+        only_looks=False,
+        stateful=not exact,
+        shared=False,
+        on_error="skip",
+        idle_after=None,
+        output=describe(NOTE),
+        body=b"",
+    )
+
+
+class Bench:
+    """A stage with one flow in and one flow out."""
+
+    def __init__(self, spec: StageSpec) -> None:
+        self.sent: list[Any] = []
+        self.consumed = 0
+        self.port = Port(1)
+        self.outlet = Outlet(1, "late", None, self._carry, numbers=spec.envelope is not None)
+        self.stage = Stage(spec, self.port, self.outlet, self._consume, set)
+        self.stage.started = True
+        self.outlet.open(FlowSpec(20, 1, "here", 9, "there", taker="port 9"))
+        self.port.opened(10, "s", 90, ())
+        self.flow = self.port.flows[10]
+
+    def _carry(self, flow: OutFlow, item: Any) -> None:
+        self.sent.append(groups(item))
+
+    def _consume(self, flow: InFlow, nbytes: int) -> None:
+        self.consumed += nbytes
+
+    def put(self, *items: Parcel | StreamEnded) -> None:
+        self.stage.put([(self.flow, item) for item in items])
+
+    def close(self) -> None:
+        """The channel is closed and all has arrived."""
+        self.port.close((10,))
+        self.port.arrived(10, FlowEnded(10, 1, finished=True))
+
+
+@pytest.fixture
+def exact() -> Bench:
+    return Bench(StageSpec(1, "late", "python", envelope(exact=True), "owner"))
+
+
+@pytest.fixture
+def python() -> Bench:
+    return Bench(StageSpec(1, "late", "python", envelope(exact=False), "owner"))
+
+
+@pytest.fixture
+def relay() -> Bench:
+    return Bench(StageSpec(1, "late", "python", None, "owner"))
+
+
+def taken(bench: Bench) -> list[object]:
+    """What the filter has to do next."""
+    work = bench.stage.pump()
+    assert isinstance(work, RunStage)
+    return [content for batch in work.items for content in batch.contents()]  # type: ignore[union-attr]
+
+
+def ended(supplier: str = "A", upto: int = 9) -> StreamEnded:
+    return StreamEnded(10, 1, supplier, (1, upto))
+
+
+def uncertain(*numbers: int) -> Parcel:
+    """The predicate raises on some row: the filter has to see it."""
+    return Parcel(parcel(*numbers).batch, certain=False)
+
+
+def result(*numbers: int, **more: Any) -> RunResult:
+    return RunResult(batches=[parcel(number).batch for number in numbers], **more)
+
+
+def failure(error: str = "ValueError: planted") -> Failure:
+    return Failure("late", "Late", "A", 0, error, "")
+
+
+def test_where_the_predicate_decides_python_is_not_run(exact: Bench) -> None:
+    exact.put(parcel(1, 2), ended())
+    assert exact.stage.pump() is None
+    assert exact.sent == [[1, 2], "StreamEnded"]
+    assert exact.stage.python_events == 0 and exact.consumed > 0
+
+
+def test_what_makes_the_predicate_raise_goes_to_the_filter_in_its_turn(exact: Bench) -> None:
+    exact.put(parcel(1), uncertain(2), parcel(3))
+    work = exact.stage.pump()
+    assert isinstance(work, RunStage) and len(work.items) == 1
+    assert exact.sent == [[1]]
+    assert exact.stage.pump() is None, "one piece of work at a time"
+    exact.stage.done(result(2))
+    assert exact.stage.pump() is None
+    assert exact.sent == [[1], [2], [3]]
+
+
+def test_python_work_is_taken_together_up_to_a_bound(python: Bench) -> None:
+    python.put(parcel(1), parcel(2), parcel(3, size=WORK_BYTES), parcel(4))
+    work = python.stage.pump()
+    assert isinstance(work, RunStage) and len(work.items) == 3
+    assert python.stage.backlog == 1
+
+
+def test_the_end_of_a_stream_ends_the_work_and_goes_out_behind_it(python: Bench) -> None:
+    """The same supplier may come again, and its new stream must not overtake the end."""
+    python.put(parcel(1), ended(), parcel(2))
+    work = python.stage.pump()
+    assert isinstance(work, RunStage) and work.items[1:] == ("A",)
+    python.stage.done(result(1))
+    assert python.sent == [[1], "StreamEnded"]
+    assert isinstance(python.stage.pump(), RunStage)
+
+
+def test_a_stage_takes_nothing_while_its_outlet_is_not_ready(exact: Bench) -> None:
+    big = parcel(1, size=WINDOW + 1)
+    exact.put(big, big, parcel(3), parcel(4))
+    exact.stage.pump()
+    assert not exact.outlet.ready and exact.stage.backlog == 2
+    consumed = exact.consumed
+    exact.outlet.return_credit(20, 3 * WINDOW)
+    exact.stage.pump()
+    assert exact.stage.backlog == 0 and exact.consumed > consumed
+
+
+def test_nothing_is_done_before_the_start(python: Bench) -> None:
+    python.stage.started = False
+    python.put(parcel(1))
+    assert python.stage.pump() is None
+    python.stage.started = True
+    assert isinstance(python.stage.pump(), RunStage)
+
+
+def test_a_hand_over_takes_what_was_not_filtered(python: Bench) -> None:
+    python.put(parcel(1))
+    python.stage.pump()
+    python.put(parcel(2), ended("B"))
+    python.stage.capture()
+    assert python.stage.pump() is None, "the work in hand goes first"
+    python.stage.done(result(1))
+    assert python.stage.pump() == SnapshotStage(1)
+    buffer = python.stage.take_buffer()
+    assert [(supplier, groups(item)) for supplier, item in buffer] == [
+        ("A", [2]),
+        ("B", "StreamEnded"),
+    ]
+    assert python.stage.backlog == 0
+
+
+def test_a_handed_over_buffer_comes_first(python: Bench) -> None:
+    python.put(parcel(3, first=2))
+    python.stage.put_first([parcel(1), parcel(2, first=1)])
+    assert taken(python) == [Note(1, ""), Note(2, ""), Note(3, "")]
+
+
+def test_what_a_hand_over_has_brought_is_not_taken_again(python: Bench) -> None:
+    """The source was replaced amid the move, and its successor did not know how far it had come."""
+    python.flow.supplier = "A"
+    came = parcel(0, 1), parcel(2, 3, first=2), parcel(4, 5, first=4), parcel(6, first=6)
+    python.put(*came)
+    python.stage.take_over({"A": (1, 1)}, {})
+    python.stage.put_first([parcel(1, first=1), parcel(2, 3, 4, first=2)])
+    assert taken(python) == [Note(number, "") for number in range(1, 7)]
+    assert python.consumed == sum(each.nbytes for each in came), "of the credit nothing is lost"
+
+
+def test_what_came_before_a_checkpoint_is_not_taken_again(python: Bench) -> None:
+    python.stage.take_over({"A": (1, 2)}, {})
+    python.put(parcel(0, 1), parcel(2, first=2), parcel(9, supplier="B"))
+    assert taken(python) == [Note(2, ""), Note(9, "")]
+
+
+def test_the_end_of_the_channel_lets_the_filter_end_first(python: Bench) -> None:
+    python.put(parcel(1))
+    python.close()
+    python.stage.pump()
+    python.stage.done(result(1))
+    assert python.stage.pump() == RunStage(1, end=True)
+    python.stage.done(result(2))
+    assert python.sent == [[1], [2], "FlowEnded"]
+    assert python.outlet.drained
+
+
+def test_a_filter_does_not_end_where_what_it_was_to_see_is_lost(python: Bench) -> None:
+    """It would forward what it holds back, or a sum, as if that were all."""
+    python.flow.recovers = True
+    python.put(parcel(1))
+    python.stage.pump()
+    python.stage.done(result(1))
+    python.port.close([10])
+    python.port.lost("s")
+    assert python.stage.pump() is None
+    assert python.sent == [[1], "FlowEnded"]
+    assert python.outlet.error == LOST
+
+
+def test_the_end_of_the_channel_where_no_filter_runs(exact: Bench) -> None:
+    exact.close()
+    assert exact.stage.pump() is None
+    assert exact.sent == ["FlowEnded"]
+
+
+def test_a_stop_ends_the_outlet_and_what_still_comes_blocks_nobody(python: Bench) -> None:
+    python.put(parcel(1))
+    python.stage.pump()
+    python.stage.done(RunResult(failures=[failure()], stopped=True))
+    assert python.outlet.ended and python.outlet.error == "ValueError: planted"
+    python.consumed = 0
+    python.put(parcel(2), ended())
+    assert python.stage.pump() is None
+    assert python.sent == ["FlowEnded"]
+    assert python.consumed > 0 and python.stage.backlog == 0
+
+
+def test_an_error_above_ends_the_channel_below_with_it(exact: Bench) -> None:
+    exact.put(parcel(1))
+    exact.port.error = "ValueError: planted"
+    exact.stage.pump()
+    assert exact.sent == [[1], "FlowEnded"]
+    assert exact.outlet.error == "ValueError: planted"
+
+
+def test_a_filter_does_not_end_where_there_was_an_error_above(python: Bench) -> None:
+    python.put(parcel(1))
+    python.stage.pump()
+    python.stage.done(result(1))
+    python.port.error = "ValueError: planted"
+    assert python.stage.pump() is None
+    assert python.sent == [[1], "FlowEnded"]
+    assert python.outlet.error == "ValueError: planted"
+
+
+def test_the_idle_hook_runs_only_after_a_quiet_time(python: Bench) -> None:
+    assert python.stage.idle() is None, "the first look begins the quiet time"
+    assert python.stage.idle() == RunStage(1, idle=True)
+    assert python.stage.idle() is None, "work is in hand"
+    python.stage.done(result())
+    python.put(parcel(1))
+    python.stage.pump()
+    python.stage.done(result(1))
+    assert python.stage.idle() is None, "there was an event since"
+
+
+def test_a_relay_leaves_behind_what_it_was_given(relay: Bench) -> None:
+    relay.put(parcel(1))
+    relay.stage.leave_when_empty()
+    assert relay.stage.pump() is None
+    assert relay.sent == [[1], "FlowEnded"]
+    assert not relay.outlet.drained, "it is lost still if this node is"
+    relay.outlet.settle("port 9", {"A": (1, 1)}, ended=True)
+    assert relay.outlet.drained
+
+
+def test_a_piece_of_work_takes_no_longer_than_a_while(python: Bench) -> None:
+    """By what the filter has used; of a supplier's parcel only so many events are taken."""
+    python.flow.supplier = "A"
+    python.put(parcel(*range(FIRST_EVENTS)), parcel(0, 1, 2, 3, 4, first=FIRST_EVENTS))
+    assert len(taken(python)) == FIRST_EVENTS, "the first one is small"
+    assert python.stage.queue_length == 5
+    python.stage.done(result(), cpu_seconds=FIRST_EVENTS * WORK_SECONDS / 2)
+    assert [note.group for note in taken(python)] == [0, 1]  # type: ignore[attr-defined]
+    assert (python.stage.queue_length, python.stage.backlog) == (3, 1)
+    python.stage.done(result(), cpu_seconds=WORK_SECONDS)
+    assert python.stage.saving.inputs == {"A": (1, FIRST_EVENTS + 2)}
+    python.put(ended(upto=FIRST_EVENTS + 6))
+    assert [note.group for note in taken(python)] == [2, 3]  # type: ignore[attr-defined]
+    python.stage.done(result(), cpu_seconds=100.0)
+    work = python.stage.pump()
+    assert isinstance(work, RunStage)
+    assert [groups(Parcel(item)) for item in work.items if not isinstance(item, str)] == [[4]]
+    sizes = parcel(*range(FIRST_EVENTS)).nbytes + parcel(0, 1, 2, 3, 4).nbytes
+    assert python.consumed == sizes, "of the credit nothing is lost"
+
+
+def test_a_piece_of_work_holds_whole_events(python: Bench) -> None:
+    python.flow.supplier = "A"
+    python.put(parcel(0, 1))
+    python.stage.pump()
+    python.stage.done(result(), cpu_seconds=2 * WORK_SECONDS / 2.5)
+    python.put(parcel(2, 3, first=2), parcel(4, 5, first=4))
+    assert [note.group for note in taken(python)] == [2, 3]  # type: ignore[attr-defined]
+
+
+def test_what_a_filter_has_made_is_taken_whole(python: Bench) -> None:
+    python.put(parcel(*range(FIRST_EVENTS + 1)))
+    assert len(taken(python)) == FIRST_EVENTS + 1
