@@ -179,7 +179,8 @@ class Exchange:
         self._tell(spec.target, opened)
         if outlet is not None:
             outlet.open(spec, keeps, self._only_looks(spec))
-            outlet.lost(UNPLACED)  # what is for a filter that waits is kept until it has a place
+            if spec.target == UNPLACED:  # what is for a filter that waits is kept until it has one
+                outlet.lost(UNPLACED)
             self._wait_if_blocked(outlet)  # by what was kept
             self._unblocked(outlet)  # by who was awaited
         else:
