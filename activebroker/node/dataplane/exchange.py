@@ -362,7 +362,7 @@ class Exchange:
             if (outlet := self.outlets.get(flow.outlet)) is not None:
                 sent.update(outlet.keep(stage.spec.channel))
                 stage.port.sources[outlet.id] = self._here, stage.spec.channel
-        stage.saving.begin_to_recover(sent)
+        stage.begin_to_recover(sent)
         self.pump(stage)
 
     def forget_saved(self, stage: Stage) -> None:

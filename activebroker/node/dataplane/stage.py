@@ -120,6 +120,12 @@ class Stage:
         self.port.took(upto)
         self._inbox.extendleft((None, item) for item in reversed(items))
 
+    def begin_to_recover(self, sent: Positions) -> None:
+        """Sources keep what comes from now on. What they had `sent` may be here alone, as what
+        waits here of one that has ended."""
+        waiting = {supplier_of(item): item.upto for _, item in self._inbox}
+        self.saving.begin_to_recover(later(sent, waiting))
+
     def pump(self) -> Effect | None:
         """Go on as far as possible; return the work to hand to the driver, if any."""
         if self._working or not self.started:

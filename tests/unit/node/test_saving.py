@@ -294,7 +294,7 @@ def test_a_filter_that_is_lost_with_its_suppliers_takes_no_checkpoint(alone: Ben
 
 def test_before_it_leaves_them_it_takes_one_of_all_that_they_had_sent(alone: Bench) -> None:
     alone.run(parcel(1))
-    alone.saving.begin_to_recover({"A": (1, 2)})
+    alone.stage.begin_to_recover({"A": (1, 2)})
     alone.stage.moving = True
     assert alone.stage.pump() is None, "not all of it has come"
     alone.run(parcel(2, first=1))
@@ -307,12 +307,24 @@ def test_before_it_leaves_them_it_takes_one_of_all_that_they_had_sent(alone: Ben
     assert not alone.saving.wanted
 
 
+def test_and_of_what_waits_here_of_one_that_has_ended(alone: Bench) -> None:
+    alone.run(parcel(1))
+    alone.put(StreamEnded(10, 1, "A", (1, 2)))
+    alone.stage.begin_to_recover({})
+    assert alone.stage.pump() == RunStage(1, ("A",)), "its state ends with it"
+    alone.stage.done(RunResult())
+    assert alone.stage.pump() == SnapshotStage(1)
+    alone.stage.snapshot_taken({})
+    alone.settle(2)
+    assert alone.saving.to_send() == Checkpoint({}, {"A": (1, 2)}, {"A": (1, 2)})
+
+
 def test_a_checkpoint_that_is_no_longer_wanted_is_dropped(alone: Bench) -> None:
     alone.run(parcel(1))
-    alone.saving.begin_to_recover({})
+    alone.stage.begin_to_recover({})
     assert alone.stage.pump() == SnapshotStage(1)
     alone.saving.recover_no_more()
     alone.stage.snapshot_taken(STATE)
     assert alone.saving.state is SavingState.IDLE and alone.saving.to_send() is None
-    alone.saving.begin_to_recover({})
+    alone.stage.begin_to_recover({})
     assert alone.stage.pump() == SnapshotStage(1), "and the next one is taken"
