@@ -122,8 +122,11 @@ class EventType:
 
     def latest(self) -> EventType:
         """This event type with its class as that is defined now, if it was defined anew."""
-        now = _named_as(self.cls)
-        if now is self.cls or not (isinstance(now, type) and dataclasses.is_dataclass(now)):
+        cls = self.cls
+        if getattr(sys.modules.get(cls.__module__), cls.__name__, None) is cls:
+            return self  # as nearly always: it is asked for each batch
+        now = _named_as(cls)
+        if now is cls or not (isinstance(now, type) and dataclasses.is_dataclass(now)):
             return self
         try:
             found = EventType.of(now)

@@ -17,6 +17,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from activebroker.transport.complaints import Complaints
 from activebroker.transport.newcomers import TOO_MANY, Newcomers, most
+from activebroker.transport.watching import is_readable
 
 log = logging.getLogger(__name__)
 DOMAIN = b"activebroker"
@@ -98,7 +99,7 @@ class Gate:
 
     def _follow(self) -> None:
         """See who comes and goes, and cut those that are too many."""
-        while int(self._connections.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        while is_readable(self._connections):
             told = parse_monitor_message(self._connections.recv_multipart())
             if told["event"] == zmq.Event.ACCEPTED:
                 self._newcomers.came(int(told["value"]))

@@ -6,12 +6,13 @@ import logging
 import math
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from activebroker.transport.base import Arrival, Outgoing
 from activebroker.transport.complaints import Complaints
 from activebroker.transport.newcomers import TOO_MANY, Newcomers
+from activebroker.transport.watching import Watch
 from activebroker.transport.wire import Disconnected, Malformed, Wire
 
 log = logging.getLogger(__name__)
@@ -21,9 +22,8 @@ HUNG_UP_KEPT = 4096
 
 
 class UnixSockets:
-    """`watch(socket, writable)` is called when a socket is to be waited for, to be read and
-    perhaps to be written; `unwatch(socket)` when it is not any more. `newcomers` are those of all
-    kinds of connections.
+    """`watch` has all sockets that are to be waited for. `newcomers` are those of all kinds of
+    connections.
 
     Who dials says its name first. Each peer has at most one connection in use for sending, the last
     one made; a connection that breaks, or brings what is no message, is dropped with what waited in
@@ -31,16 +31,9 @@ class UnixSockets:
     that lives, however slow, goes on listening.
     """
 
-    def __init__(
-        self,
-        name: str,
-        watch: Callable[[socket.socket, bool], None],
-        unwatch: Callable[[socket.socket], None],
-        newcomers: Newcomers,
-    ) -> None:
+    def __init__(self, name: str, watch: Watch, newcomers: Newcomers) -> None:
         self._name = name
         self._watch = watch
-        self._unwatch = unwatch
         self._listener: socket.socket | None = None
         self._path: Path | None = None
         self._wires: dict[int, Wire] = {}  # by file descriptor
@@ -59,7 +52,7 @@ class UnixSockets:
         self._listener.bind(str(path))
         self._path = path
         self._listener.listen(128)
-        self._watch(self._listener, False)
+        self._watch.add(self._listener)
 
     def dial(self, peer: str, path: Path) -> bool:
         """Whether there is a connection now."""
@@ -121,7 +114,7 @@ class UnixSockets:
         left = self._rests_until - time.monotonic()
         if left <= 0 and self._listener is not None:
             self._rests_until = math.inf
-            self._watch(self._listener, False)
+            self._watch.add(self._listener)
             return timeout
         return left if timeout is None else min(left, timeout)
 
@@ -141,7 +134,7 @@ class UnixSockets:
             self._drop(wire)
         if self._listener is not None and self._path is not None:
             if self._rests_until == math.inf:
-                self._unwatch(self._listener)
+                self._watch.remove(self._listener)
             self._listener.close()
             self._path.unlink(missing_ok=True)
             self._listener = None
@@ -155,7 +148,7 @@ class UnixSockets:
             # It would be told at once again that somebody waits.
             self._complaints.say("accept", f"Cannot accept connections: {error}")
             self._rests_until = time.monotonic() + REST
-            self._unwatch(listener)
+            self._watch.remove(listener)
             return
         self._newcomers.came(self._add(connected).socket.fileno())
         if cut := self._newcomers.make_room():
@@ -184,7 +177,7 @@ class UnixSockets:
 
     def _add(self, connected: socket.socket) -> Wire:
         wire = self._wires[connected.fileno()] = Wire(connected)
-        self._watch(connected, False)
+        self._watch.add(connected)
         return wire
 
     def _flush(self, wire: Wire) -> None:
@@ -195,7 +188,7 @@ class UnixSockets:
             self._hang_up(wire)
             return
         if wire.waiting != was_waiting:
-            self._watch(wire.socket, wire.waiting)
+            self._watch.add(wire.socket, wire.waiting)
 
     def _hang_up(self, wire: Wire) -> None:
         """The other end has ended a connection."""
@@ -216,5 +209,5 @@ class UnixSockets:
             others = (each for each, name in self._peers.items() if name == peer)
             if (other := next(others, None)) is not None:
                 self._used[peer] = self._wires[other]
-        self._unwatch(wire.socket)
+        self._watch.remove(wire.socket)
         wire.socket.close()

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 FRAME_BYTES = 1 << 31  # that a frame may have; nobody is asked for memory for more
 MOST_PARTS = 1 << 20
 CHUNK = 64 << 10  # bytes asked for at once; a larger message gets a buffer of its own
 ROOM = 4 << 20  # bytes on their way, if the system allows as many
+JOINED = 4 << 10  # bytes; a smaller message is copied into one view
 VIEWS = 512  # given to one system call, which takes 1,024
 STEP = 8
 PADDING = bytes(STEP)
@@ -94,70 +95,64 @@ class Wire:
     def _split(self, data: memoryview) -> list[list[memoryview]]:
         messages = []
         while data:
-            end = _extent(data)
+            end, sizes = _extent(data)
             if end > len(data):
-                self._buffer = np.empty(end, np.uint8).data  # a bytearray is zeroed first
+                self._buffer = memoryview(pa.allocate_buffer(end)).cast("B")
                 self._buffer[: len(data)] = data
                 self._filled = len(data)
                 break
-            messages.append(_parts(data))
+            messages.append(_parts(data, sizes))
             data = data[end:]
         return messages
 
 
 def laid_out(parts: Sequence[Any]) -> list[memoryview]:
-    """A message as it goes, in views of its parts."""
+    """A message as it goes, in views of its parts; in one, where copying them costs less."""
     views = [memoryview(part).cast("B") for part in parts]
-    message = [memoryview(struct.pack(f"={len(views) + 1}Q", len(views), *map(len, views)))]
-    for view in views:
-        if len(view):
+    sizes = [len(view) for view in views]
+    message = [memoryview(struct.pack(f"={len(sizes) + 1}Q", len(sizes), *sizes))]
+    for view, size in zip(views, sizes, strict=True):
+        if size:
             message.append(view)
-        if len(view) % STEP:
-            message.append(memoryview(PADDING)[len(view) % STEP :])
-    return message
+        if size % STEP:
+            message.append(memoryview(PADDING)[size % STEP :])
+    return [memoryview(b"".join(message))] if sum(sizes) < JOINED else message
 
 
 def parts_of(message: memoryview) -> list[memoryview]:
     """The parts of a whole message. Raises Malformed."""
-    if _extent(message) != len(message):
-        raise Malformed(f"a message of {len(message)} bytes that says it has {_extent(message)}")
-    return _parts(message)
+    end, sizes = _extent(message)
+    if end != len(message):
+        raise Malformed(f"a message of {len(message)} bytes that says it has {end}")
+    return _parts(message, sizes)
 
 
-def _parts(data: memoryview) -> list[memoryview]:
+def _parts(data: memoryview, sizes: Sequence[int]) -> list[memoryview]:
     """The parts of the message at the begin, which is all there."""
-    sizes = _sizes(data)
     at = STEP * (len(sizes) + 1)
     parts = []
     for size in sizes:
         parts.append(data[at : at + size])
-        at += _padded(size)
+        at += -size % STEP + size
     return parts
 
 
-def _extent(data: memoryview) -> int:
-    """The bytes of the message that begins here; of its begin, while that is not all there.
+def _extent(data: memoryview) -> tuple[int, tuple[int, ...]]:
+    """The bytes of the message that begins here, and the sizes of its parts; the bytes of its begin
+    only, while that is not all there.
 
     Raises Malformed where it is larger than a frame may be.
     """
     if len(data) < STEP:
-        return STEP
+        return STEP, ()
     (count,) = SIZE.unpack_from(data)
     if count > MOST_PARTS:
         raise Malformed(f"a message of {count} parts")
     end: int = STEP * (count + 1)
-    if len(data) >= end:
-        end += sum(map(_padded, _sizes(data)))
-        if end > FRAME_BYTES:
-            raise Malformed(f"a message of {end} bytes")
-    return end
-
-
-def _sizes(data: memoryview) -> tuple[int, ...]:
-    """The sizes of a message's parts, which are there."""
-    (count,) = SIZE.unpack_from(data)
-    return struct.unpack_from(f"={count}Q", data, STEP)
-
-
-def _padded(size: int) -> int:
-    return -size % STEP + size
+    if len(data) < end:
+        return end, ()
+    sizes = struct.unpack_from(f"={count}Q", data, STEP)
+    end += sum([-size % STEP + size for size in sizes])
+    if end > FRAME_BYTES:
+        raise Malformed(f"a message of {end} bytes")
+    return end, sizes

@@ -29,13 +29,12 @@ from activebroker.transport.newcomers import Newcomers
 from activebroker.transport.pieces import MARK, WHOLE, Cutter, Joiner
 from activebroker.transport.same_machine import own_socket, peer_socket
 from activebroker.transport.unix import UnixSockets
+from activebroker.transport.watching import Watch, is_readable
 from activebroker.transport.wire import Malformed
 
 log = logging.getLogger(__name__)
 WHO_ARE_YOU = b""  # instead of a frame's head; answered with a Hello
-# Plain ints: operations on pyzmq's enums cost a microsecond each.
-NOBLOCK, SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
-POLLIN, POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
+NOBLOCK, SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)  # pyzmq's enums cost a microsecond each
 MESSAGE_BYTES = 2 * WHOLE  # that a part may have: whoever sends a larger one is cut off
 SOCKETS = 16_384  # peers that can be dialled
 REFUSED = (
@@ -86,7 +85,7 @@ class ZeroMQTransport:
         self._key = key
         self._secret, self._public = _key_pair(key)
         self._context = _context()
-        self._poller = zmq.Poller()
+        self._watch = Watch()
         self._complaints = Complaints(log)
         self._dealers: dict[str, zmq.Socket[bytes]] = {}
         self._dialled: dict[zmq.Socket[bytes], str] = {}  # the same, the other way round
@@ -96,13 +95,14 @@ class ZeroMQTransport:
         self._heard: set[str] = set()
         self._router: zmq.Socket[bytes] | None = None
         self._newcomers = Newcomers(self._cut)
-        self._unix = UnixSockets(name, self._watch, self._poller.unregister, self._newcomers)
+        self._unix = UnixSockets(name, self._watch, self._newcomers)
         self._gate: Gate | None = None
         # A socket pair rather than an eventfd: it exists on every system.
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
-        self._poller.register(self._woken, POLLIN)
+        self._waking = self._woken.fileno()
+        self._watch.add(self._woken)
         if listen is not None:
             try:
                 self._listen(listen)
@@ -113,13 +113,11 @@ class ZeroMQTransport:
                 ) from error
 
     def receive(self, timeout: float | None) -> list[Arrival]:
-        timeout = self._unix.rest(timeout)
-        milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
         arrivals: list[Arrival] = []
-        for ready, _ in self._poller.poll(milliseconds):
-            if ready == self._woken.fileno():
+        for ready in self._watch.wait(self._unix.rest(timeout)):
+            if ready == self._waking:
                 self._drain_wakes()
-            elif not isinstance(ready, zmq.Socket):
+            elif isinstance(ready, int):
                 self._unix.ready(ready, arrivals)
             elif ready is self._router or ready in self._dialled:
                 self._take(ready, arrivals)
@@ -159,7 +157,7 @@ class ZeroMQTransport:
             self._gate.cut(descriptor)
         if (dealer := self._dealers.pop(peer, None)) is not None:
             del self._dialled[dealer]
-            self._poller.unregister(dealer)
+            self._watch.remove(dealer)
             dealer.close(linger=0)
 
     def wake(self) -> None:
@@ -178,6 +176,7 @@ class ZeroMQTransport:
             self._router.close(linger=0)
         if self._gate is not None:
             self._gate.close()
+        self._watch.close()
         self._context.destroy(linger=0)
         self._woken.close()
         self._waker.close()
@@ -191,14 +190,14 @@ class ZeroMQTransport:
         router.curve_publickey = self._public
         self._gate = Gate(self._context, router, self._public, self._newcomers)
         for each in self._gate.sockets:
-            self._watch(each)
+            self._watch.add(each)
         router.router_handover = True
         router.router_mandatory = True
         # What may be under way is bounded by the flows' credit; a limit here would drop frames.
         router.set_hwm(0)
         router.maxmsgsize = MESSAGE_BYTES
         router.bind(listen)
-        self._watch(router)
+        self._watch.add(router)
         self.address = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
         self._gate.port = urlsplit(self.address).port or 0
         if (path := own_socket(self._key, self.address)) is not None:
@@ -207,9 +206,6 @@ class ZeroMQTransport:
     def _cut(self, descriptor: int) -> None:
         if not self._unix.cut(descriptor) and self._gate is not None:
             self._gate.cut(descriptor)
-
-    def _watch(self, source: zmq.Socket[bytes] | socket.socket, writable: bool = False) -> None:
-        self._poller.register(source, POLLIN | POLLOUT if writable else POLLIN)
 
     def _dial(self, peer: str, address: str) -> bool:
         """Whether frames can be sent now, or will be when the peer answers."""
@@ -227,13 +223,14 @@ class ZeroMQTransport:
             what = f"Cannot connect to {peer!r} at {address}: {error}"
             self._complaints.say(f"dial {peer}", what)
             return False
-        self._watch(dealer)
+        self._watch.add(dealer)
         self._dealers[peer] = dealer
         self._dialled[dealer] = peer
         return True
 
     def _send(self, target: zmq.Socket[bytes], parts: Sequence[Any]) -> bool:
         last = len(parts) - 1
+        self._watch.used(target)
         try:
             for index, part in enumerate(parts):
                 flags = NOBLOCK | (SNDMORE if index < last else 0)
@@ -248,8 +245,7 @@ class ZeroMQTransport:
         routed = source is self._router
         peer = self._dialled.get(source, "")
         for _ in range(BURST):
-            # Cheaper than the exception of a `recv` that finds nothing.
-            if source.closed or not int(source.getsockopt(zmq.EVENTS)) & POLLIN:
+            if source.closed or not is_readable(source):
                 return
             parts = [source.recv(copy=False)]
             while parts[-1].more:
