@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from predicate_extract.algebra.constants import Member
 from predicate_extract.algebra.cost import check_size
-from predicate_extract.algebra.terms import Const, Read, Term
+from predicate_extract.algebra.terms import Const, Read, Term, hashed_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,6 +119,7 @@ class Predicate(Term):
         return negation(self)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Always(Predicate):
     """`TRUE` or `FALSE`."""
@@ -136,6 +137,7 @@ TRUE = Always(True)
 FALSE = Always(False)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Compare(Predicate):
     """`left op right`, with `op` one of Python's six comparison operators."""
@@ -157,6 +159,7 @@ class Compare(Predicate):
         return self.left, self.right
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class In(Predicate):
     """Membership in constants; in a set (`hashed`) an unhashable value raises."""
@@ -177,6 +180,7 @@ class In(Predicate):
         return (self.item,)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class IsNull(Predicate):
     """`term is None`."""
@@ -190,6 +194,7 @@ class IsNull(Predicate):
         return (self.of,)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Truthy(Predicate):
     """`bool(term)`: how a function that answers yes or no becomes a condition, among others."""
@@ -203,6 +208,7 @@ class Truthy(Predicate):
         return (self.of,)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Defined(Predicate):
     """True when a term can be computed, or a condition evaluated; else it raises."""
@@ -217,6 +223,7 @@ class Defined(Predicate):
         return (self.of,)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Not(Predicate):
     """The opposite of a condition that has no opposite of its own (`NOT price > 100`: NaN)."""
@@ -230,6 +237,7 @@ class Not(Predicate):
         return (self.part,)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class And(Predicate):
     """All of two or more, from left to right, up to the first false one."""
@@ -243,6 +251,7 @@ class And(Predicate):
         return self.parts
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Or(Predicate):
     """One of two or more, from left to right, up to the first true one."""

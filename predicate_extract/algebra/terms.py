@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import TypeVar
 
 from predicate_extract.algebra.constants import Plain
 from predicate_extract.algebra.functions import FUNCTIONS
@@ -21,7 +22,8 @@ MAX_LEAVES = 16
 class Term:
     """Something that has a value for every content, or raises."""
 
-    __slots__ = ()
+    __slots__ = ("_hash",)  # no field: copies do not have it, which may be in another process
+    _hash: int
 
     @abstractmethod
     def compute(self, read: Read) -> object:
@@ -48,6 +50,27 @@ class Term:
         return text_of(self)
 
 
+T = TypeVar("T", bound=Term)
+
+
+def hashed_once(cls: type[T]) -> type[T]:
+    """Let terms of a class remember their hash: simplifying looks them up all the time, and they
+    may be large."""
+    work_out: Callable[[T], int] = cls.__hash__
+
+    def __hash__(self: T) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            worked_out = work_out(self)
+            object.__setattr__(self, "_hash", worked_out)
+            return worked_out
+
+    cls.__hash__ = __hash__  # type: ignore[method-assign, assignment]
+    return cls
+
+
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Field(Term):
     """A value read off the content: `Field(("route", "origin"))` is `content.route.origin`.
@@ -100,6 +123,7 @@ class Field(Term):
 Read = Callable[[Field], object]
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True, eq=False)
 class Const(Term):
     """A constant operand.
@@ -136,6 +160,7 @@ class Const(Term):
         return ()
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Call(Term):
     """A function of the table `FUNCTIONS`, applied: `Call("len", (Field(("name",)),))`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import warnings
 from types import SimpleNamespace
 
@@ -253,3 +254,19 @@ def test_matches_takes_a_row_or_an_object():
 def test_constants_of_different_types_differ():
     assert len({Const(1), Const(1.0), Const(True), Const(0.0), Const(-0.0)}) == 5
     assert Const(float("nan")) == Const(float("nan"))
+
+
+@given(trees())
+def test_a_hash_is_remembered_and_stays_in_its_process(predicate):
+    """Text has another hash in each process."""
+    for term in _all_of(predicate):
+        assert hash(term) == hash(term) == term._hash
+    copies = list(_all_of(pickle.loads(pickle.dumps(predicate))))
+    assert not any(hasattr(each, "_hash") for each in copies)
+    assert [*map(hash, copies)] == [*map(hash, _all_of(predicate))]
+
+
+def _all_of(term):
+    yield term
+    for operand in term.operands():
+        yield from _all_of(operand)
