@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,6 +134,12 @@ def test_the_core_alone(wheel: Path, tmp_path: Path) -> None:
     for extra in USES:
         assert f"uv pip install 'PATH[{extra}]'" in said
     assert said.count("ended with 2") == 3 and said.count("ended with 0") == 1
+
+
+def test_the_licence_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = [name for name in packed.namelist() if name.endswith("licenses/LICENSE")]
+        assert packed.read(name) == (ROOT / "LICENSE").read_bytes()
 
 
 @pytest.mark.table
