@@ -8,6 +8,7 @@ from typing import Any
 from predicate_extract.algebra.terms import Const
 from predicate_extract.analysis.code import Code
 from predicate_extract.analysis.following import Env, refuse_iterator
+from predicate_extract.analysis.scope import is_mutable, wrap
 from predicate_extract.analysis.values import Display, Known, Value
 from predicate_extract.report import Weaken
 
@@ -37,13 +38,33 @@ def bound_arguments(code: Code, args: Sequence[Value], keywords: Mapping[str, Va
             raise Weaken("raises", f"{code.name} takes no argument {name}")
     if a.kwarg is not None:
         env[a.kwarg.arg] = Display("dict", tuple(extra))
-    defaults = code.default_values()
+    defaults = default_values(code)
     for name in (*positional, *(arg.arg for arg in a.kwonlyargs)):
         if name not in env:
             if name not in defaults:
                 raise Weaken("raises", f"{code.name} needs the argument {name}")
             env[name] = defaults[name]
     return tuple(sorted(env.items(), key=lambda item: item[0]))
+
+
+def default_values(code: Code) -> dict[str, Value]:
+    """The default values of the parameters.
+
+    Raises: Weaken, if one may change.
+    """
+    a = code.source.node.args
+    names = [argument.arg for argument in (*a.posonlyargs, *a.args)]
+    if code.inner:
+        if a.defaults or any(a.kw_defaults):
+            raise Weaken("unsupported", "default values of an inner function are not analysed")
+        return {}
+    values = code.function.__defaults__ or ()
+    defaults = dict(zip(reversed(names), reversed(values), strict=False))
+    defaults |= code.function.__kwdefaults__ or {}
+    for name, value in defaults.items():
+        if is_mutable(value):
+            raise Weaken("mutable-collection", f"the default value of {name} may change")
+    return {name: wrap(value) for name, value in defaults.items()}
 
 
 def keyword_arguments(names: Sequence[str | None], values: Sequence[Value]) -> dict[str, Value]:

@@ -1,9 +1,8 @@
-"""A function as the analysis sees it: its tree, its parameters, and what its names stand for."""
+"""A function as the analysis sees it: its tree, and the function object that it was read from."""
 
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
@@ -11,9 +10,7 @@ from decimal import Decimal
 from types import FunctionType
 from zoneinfo import ZoneInfo
 
-from predicate_extract.analysis.scope import is_mutable, resolve, wrap
 from predicate_extract.analysis.source import Source, trusted_source
-from predicate_extract.analysis.values import Known, Value
 from predicate_extract.report import Weaken
 
 _COROUTINE_OR_GENERATOR = 0x20 | 0x80 | 0x200
@@ -54,44 +51,10 @@ class Code:
         owner = (self.function.__closure__ or ())[free.index("__class__")].cell_contents
         return owner if isinstance(owner, type) else None
 
-    def resolve(self, name: str) -> Value:
-        """What a global, built-in or closed-over name stands for.
-
-        Raises: Weaken, if that is not constant.
-        """
-        code = self.function.__code__
-        if name in code.co_varnames or name in code.co_cellvars:
-            raise Weaken("unknown-name", f"{name} has no known value here")
-        known = name in code.co_freevars or name in self.function.__globals__
-        if not known and hasattr(builtins, name):
-            found = getattr(builtins, name)
-            # Ray puts a function of its own in the place of print; elsewhere the name may be free.
-            return Known(object() if isinstance(found, FunctionType) else found)
-        return resolve(name, self.function, self.source)
-
     def is_local(self, name: str) -> bool:
         """Whether a name that the function binds is seen by it alone."""
         names = self.source.file.names(self.source.node)
         return name in names.bindings and name not in names.shared
-
-    def default_values(self) -> dict[str, Value]:
-        """The default values of the parameters.
-
-        Raises: Weaken, if one may change.
-        """
-        a = self.source.node.args
-        names = [argument.arg for argument in (*a.posonlyargs, *a.args)]
-        if self.inner:
-            if a.defaults or any(a.kw_defaults):
-                raise Weaken("unsupported", "default values of an inner function are not analysed")
-            return {}
-        values = self.function.__defaults__ or ()
-        defaults = dict(zip(reversed(names), reversed(values), strict=False))
-        defaults |= self.function.__kwdefaults__ or {}
-        for name, value in defaults.items():
-            if is_mutable(value):
-                raise Weaken("mutable-collection", f"the default value of {name} may change")
-        return {name: wrap(value) for name, value in defaults.items()}
 
 
 def code_of(function: FunctionType) -> Code:

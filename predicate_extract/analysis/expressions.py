@@ -26,7 +26,7 @@ from predicate_extract.analysis.operations import (
     compare,
     truth,
 )
-from predicate_extract.analysis.scope import is_bound_once
+from predicate_extract.analysis.scope import is_bound_once, outer_value
 from predicate_extract.analysis.source import Source
 from predicate_extract.analysis.tree import Leaf, Tree, bind, branch, remember
 from predicate_extract.analysis.unpacking import iterated
@@ -222,7 +222,7 @@ class Expressions(Comprehensions):
         refuse_private(name)
         if frame.code.is_local(name):
             raise Weaken("unknown-name", f"{name} has no known value here")
-        return frame.code.resolve(name)
+        return outer_value(name, frame.code)
 
     def _display(
         self, kind: str, items: Sequence[ast.expr], frame: Frame, state: State

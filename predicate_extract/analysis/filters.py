@@ -10,7 +10,7 @@ from types import FunctionType
 from predicate_extract.algebra.functions import METHODS
 from predicate_extract.algebra.predicate import Predicate
 from predicate_extract.algebra.terms import Call, Const, Field
-from predicate_extract.analysis.arguments import bound_arguments
+from predicate_extract.analysis.arguments import bound_arguments, default_values
 from predicate_extract.analysis.code import Code, code_of
 from predicate_extract.analysis.content import Content, of_choice
 from predicate_extract.analysis.describe import describe_target
@@ -135,7 +135,7 @@ class Analysis(Statements):
 
     def _initial(self, node: ast.expr, code: Code) -> Value:
         """The value of an expression in `__init__`, as far as its default arguments tell."""
-        env = tuple(sorted(code.default_values().items()))
+        env = tuple(sorted(default_values(code).items()))
         match self.value(node, Frame(code), State(env)):
             case Leaf(Got(value)):
                 return value

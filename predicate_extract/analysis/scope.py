@@ -8,6 +8,7 @@ file only ever reads it. What was typed into a session is looked at otherwise: s
 from __future__ import annotations
 
 import ast
+import builtins
 import sys
 from enum import Enum
 from importlib.util import resolve_name
@@ -16,6 +17,7 @@ from types import FunctionType
 from predicate_extract.algebra.constants import is_plain, member_of
 from predicate_extract.algebra.terms import Const
 from predicate_extract.analysis.bindings import COMPREHENSIONS
+from predicate_extract.analysis.code import Code
 from predicate_extract.analysis.nodes import FunctionNode
 from predicate_extract.analysis.session import binds_anew, is_of_session
 from predicate_extract.analysis.source import Source, SourceFile
@@ -97,6 +99,23 @@ def only_reads(node: ast.AST, parents: dict[ast.AST, ast.AST], deep: bool) -> bo
         case ast.If() | ast.IfExp(test=_):
             return isinstance(parent, ast.If) or parent.test is node
     return False
+
+
+def outer_value(name: str, code: Code) -> Value:
+    """What a global, built-in or closed-over name stands for.
+
+    Raises: Weaken, if that is not constant.
+    """
+    function = code.function
+    variables = function.__code__
+    if name in variables.co_varnames or name in variables.co_cellvars:
+        raise Weaken("unknown-name", f"{name} has no known value here")
+    known = name in variables.co_freevars or name in function.__globals__
+    if not known and hasattr(builtins, name):
+        found = getattr(builtins, name)
+        # Ray puts a function of its own in the place of print; elsewhere the name may be free.
+        return Known(object() if isinstance(found, FunctionType) else found)
+    return resolve(name, function, code.source)
 
 
 def resolve(name: str, function: FunctionType, source: Source) -> Value:

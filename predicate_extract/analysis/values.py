@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from predicate_extract.algebra.enums import compares_plainly, payload
 from predicate_extract.algebra.predicate import Predicate
 from predicate_extract.algebra.terms import Const, Field, Read, Term
-
-if TYPE_CHECKING:
-    from predicate_extract.analysis.code import Code
+from predicate_extract.analysis.code import Code
 
 
 class Symbol(enum.Enum):

@@ -14,6 +14,7 @@ from predicate_extract import FALSE, TRUE, And, Compare, Not, Or
 from predicate_extract.algebra import simplify
 from predicate_extract.algebra.simplify import conjunction, disjunction
 from predicate_extract.analysis import (
+    arguments,
     filters,
     following,
     methods,
@@ -24,7 +25,6 @@ from predicate_extract.analysis import (
     unpacking,
 )
 from predicate_extract.analysis.calls import Calls
-from predicate_extract.analysis.code import Code
 from predicate_extract.analysis.content import Content
 from predicate_extract.analysis.expressions import Expressions
 from predicate_extract.analysis.filters import Analysis
@@ -95,7 +95,7 @@ def settle_to_false(predicate):
 
 
 NEGATION, TRY, FORWARD = simplify.negation, Statements._try, Analysis.forward
-BLOCK, DEFAULTS, NAME = Statements.block, Code.default_values, Expressions._name
+BLOCK, DEFAULTS, NAME = Statements.block, arguments.default_values, Expressions._name
 PLANTED = {
     "not > is <=": [(place, "negation", flip_ordering) for place in (simplify, tree, operations)],
     "not is forgotten": [(place, "negation", lambda part: part) for place in (tree, operations)],
@@ -118,7 +118,8 @@ PLANTED = {
     "a loop runs once": [(Statements, "_for", loop_runs_once)],
     "what is unknown is false": [(filters, "settle", settle_to_false)],
     "a default value is None": [
-        (Code, "default_values", lambda self: dict.fromkeys(DEFAULTS(self), statements.NONE))
+        (place, "default_values", lambda code: dict.fromkeys(DEFAULTS(code), statements.NONE))
+        for place in (arguments, filters)
     ],
     "what a decorator wraps is not looked into": [
         (methods, "_with_wrapped", lambda function: iter([function]))
