@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from predicate_extract.algebra.predicate import Compare, Predicate, Truthy
 from predicate_extract.algebra.simplify import conjunction, negation
 from predicate_extract.algebra.terms import Call, Const, Field, Term
+from predicate_extract.analysis.builtin_calls import BuiltinCalls
 from predicate_extract.analysis.choices import choice_in
 from predicate_extract.analysis.describe import describe
 from predicate_extract.analysis.following import Frame, Got, State
@@ -19,9 +20,6 @@ from predicate_extract.analysis.operations import apply, as_term, compare
 from predicate_extract.analysis.tree import Leaf, Tree, bind
 from predicate_extract.analysis.values import Display, Known, Value
 from predicate_extract.report import Weaken
-
-if TYPE_CHECKING:
-    from predicate_extract.analysis.statements import Statements
 
 _BUILTIN = (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
@@ -33,7 +31,7 @@ Part = tuple[ast.pattern, Callable[[State], Tree[Got]]]
 class Matching:
     """Matches patterns in one function; `otherwise` is where a path goes when one fails."""
 
-    def __init__(self, run: Statements, frame: Frame, otherwise: Then) -> None:
+    def __init__(self, run: BuiltinCalls, frame: Frame, otherwise: Then) -> None:
         self._run = run
         self._frame = frame
         self._otherwise = otherwise
