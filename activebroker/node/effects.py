@@ -12,7 +12,7 @@ from typing import Any
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, in_order
 from activebroker.filters import Envelope, Failure, RunResult
-from activebroker.node.links.link import Buffers
+from activebroker.protocol.frame import Buffers
 from activebroker.protocol.messages import CallBody, FailuresReported
 from activebroker.protocol.specs import Position, Positions, StageSpec
 

@@ -17,7 +17,7 @@ from activebroker.matching import Parcel
 from activebroker.node.dataplane.exchange import Exchange
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.effects import Effect, LoadStage, RestoreStage
-from activebroker.node.links.link import Buffers
+from activebroker.protocol.frame import Buffers
 from activebroker.protocol.messages import (
     Body,
     EndMove,

@@ -58,10 +58,9 @@ from activebroker.node.effects import (
     WorkDone,
 )
 from activebroker.node.links.calls import Calls, flatten
-from activebroker.node.links.link import Buffers
 from activebroker.node.links.peers import Peers
 from activebroker.node.moves import Moves
-from activebroker.protocol.frame import Frame, decode
+from activebroker.protocol.frame import Buffers, Frame, decode
 from activebroker.protocol.messages import (
     ENDED,
     AbandonPort,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,6 +14,8 @@ from activebroker.protocol.specs import Count
 
 PROTOCOL_VERSION = 8
 MOST_GAPS = 64  # that are asked for at once
+
+Buffers = Sequence[Any]  # what follows a frame: objects with the buffer protocol
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):

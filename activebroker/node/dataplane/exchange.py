@@ -38,7 +38,7 @@ from activebroker.node.effects import (
     SetTimer,
     UnloadStage,
 )
-from activebroker.node.links.link import Buffers
+from activebroker.protocol.frame import Buffers
 from activebroker.protocol.messages import (
     ENDED,
     MOST_TO,

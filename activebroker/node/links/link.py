@@ -13,15 +13,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
-from activebroker.protocol.frame import MOST_GAPS, PROTOCOL_VERSION, Frame, decode, encode
+from activebroker.protocol.frame import MOST_GAPS, PROTOCOL_VERSION, Buffers, Frame, decode, encode
 from activebroker.protocol.messages import Body, Heard
-
-Buffers = Sequence[Any]  # objects with the buffer protocol
 
 ACK_EVERY = 32  # frames received before an acknowledgement goes out by itself
 HEARTBEAT_EVERY = 1.0  # seconds

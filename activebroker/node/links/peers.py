@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from activebroker.node.effects import Transmit
-from activebroker.node.links.link import Buffers, Link
-from activebroker.protocol.frame import PROTOCOL_VERSION, Frame, encode
+from activebroker.node.links.link import Link
+from activebroker.protocol.frame import PROTOCOL_VERSION, Buffers, Frame, encode
 from activebroker.protocol.messages import GRACE, Body, Expelled, Heard
 from activebroker.protocol.specs import Member
 
