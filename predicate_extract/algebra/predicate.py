@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from predicate_extract.algebra.constants import Member
 from predicate_extract.algebra.cost import check_size
+from predicate_extract.algebra.syntax import AND, ATOM, COMPARE, NOT, OR, written_constant
 from predicate_extract.algebra.terms import Const, Read, Term, hashed_once
 
 if TYPE_CHECKING:
@@ -132,6 +133,9 @@ class Always(Predicate):
     def operands(self) -> Iterable[Term]:
         return ()
 
+    def written(self) -> tuple[str, int]:
+        return str(self.value).upper(), ATOM
+
 
 TRUE = Always(True)
 FALSE = Always(False)
@@ -158,6 +162,11 @@ class Compare(Predicate):
     def operands(self) -> Iterable[Term]:
         return self.left, self.right
 
+    def written(self) -> tuple[str, int]:
+        sign = "=" if self.op == "==" else self.op
+        left, right = (side.within(COMPARE + 1) for side in (self.left, self.right))
+        return f"{left} {sign} {right}", COMPARE
+
 
 @hashed_once
 @dataclass(frozen=True, slots=True)
@@ -179,6 +188,15 @@ class In(Predicate):
     def operands(self) -> Iterable[Term]:
         return (self.item,)
 
+    def written(self) -> tuple[str, int]:
+        return self.written_with("IN"), COMPARE
+
+    def written_with(self, word: str) -> str:
+        """The text; `NOT IN` is one word, too."""
+        values = ", ".join(written_constant(const.value) for const in self.values)
+        brackets = f"{{{values}}}" if self.hashed else f"({values})"
+        return f"{self.item.within(COMPARE + 1)} {word} {brackets}"
+
 
 @hashed_once
 @dataclass(frozen=True, slots=True)
@@ -193,6 +211,9 @@ class IsNull(Predicate):
     def operands(self) -> Iterable[Term]:
         return (self.of,)
 
+    def written(self) -> tuple[str, int]:
+        return f"{self.of.within(COMPARE + 1)} IS NULL", COMPARE
+
 
 @hashed_once
 @dataclass(frozen=True, slots=True)
@@ -206,6 +227,12 @@ class Truthy(Predicate):
 
     def operands(self) -> Iterable[Term]:
         return (self.of,)
+
+    def written(self) -> tuple[str, int]:
+        return f"TRUTH({self.of.within(OR)})", ATOM
+
+    def as_condition(self, rank: int) -> str:
+        return self.of.within(rank)
 
 
 @hashed_once
@@ -222,6 +249,9 @@ class Defined(Predicate):
     def operands(self) -> Iterable[Term]:
         return (self.of,)
 
+    def written(self) -> tuple[str, int]:
+        return f"DEFINED({self.of.within(OR)})", ATOM
+
 
 @hashed_once
 @dataclass(frozen=True, slots=True)
@@ -235,6 +265,14 @@ class Not(Predicate):
 
     def operands(self) -> Iterable[Term]:
         return (self.part,)
+
+    def written(self) -> tuple[str, int]:
+        match self.part:
+            case IsNull(of):
+                return f"{of.within(COMPARE + 1)} IS NOT NULL", COMPARE
+            case In() as part:
+                return part.written_with("NOT IN"), COMPARE
+        return f"NOT {self.part.as_condition(NOT)}", NOT
 
 
 @hashed_once
@@ -250,6 +288,9 @@ class And(Predicate):
     def operands(self) -> Iterable[Term]:
         return self.parts
 
+    def written(self) -> tuple[str, int]:
+        return " AND ".join(part.as_condition(AND + 1) for part in self.parts), AND
+
 
 @hashed_once
 @dataclass(frozen=True, slots=True)
@@ -263,3 +304,6 @@ class Or(Predicate):
 
     def operands(self) -> Iterable[Term]:
         return self.parts
+
+    def written(self) -> tuple[str, int]:
+        return " OR ".join(part.as_condition(OR + 1) for part in self.parts), OR

@@ -12,6 +12,14 @@ from typing import TypeVar
 
 from predicate_extract.algebra.constants import Plain
 from predicate_extract.algebra.functions import FUNCTIONS
+from predicate_extract.algebra.syntax import (
+    ATOM,
+    BINDING,
+    NEGATED,
+    OR,
+    written_constant,
+    written_name,
+)
 
 Key = str | int
 
@@ -44,10 +52,21 @@ class Term:
             pending.extend(reversed(tuple(term.operands())))
         return tuple(found)
 
-    def __str__(self) -> str:
-        from predicate_extract.algebra.text import text_of
+    @abstractmethod
+    def written(self) -> tuple[str, int]:
+        """The text, and how tightly it holds together: see `syntax`."""
 
-        return text_of(self)
+    def within(self, rank: int) -> str:
+        """The text, in brackets if it does not hold together that tightly."""
+        text, own = self.written()
+        return f"({text})" if own < rank else text
+
+    def as_condition(self, rank: int) -> str:
+        """The text where a condition is expected: there a term is its truth."""
+        return self.within(rank)
+
+    def __str__(self) -> str:
+        return self.as_condition(OR)
 
 
 T = TypeVar("T", bound=Term)
@@ -119,6 +138,15 @@ class Field(Term):
     def operands(self) -> Iterable[Term]:
         return ()
 
+    def written(self) -> tuple[str, int]:
+        text = ""
+        for key, keyed in zip(self.path, self.keyed or (False,) * len(self.path), strict=True):
+            if keyed:
+                text = f"{text or 'content'}[{written_constant(key)}]"
+            else:
+                text += f".{written_name(str(key), later=True)}" if text else written_name(str(key))
+        return text or "content", ATOM
+
 
 Read = Callable[[Field], object]
 
@@ -159,6 +187,10 @@ class Const(Term):
     def operands(self) -> Iterable[Term]:
         return ()
 
+    def written(self) -> tuple[str, int]:
+        text = written_constant(self.value)
+        return text, NEGATED if text.startswith("-") else ATOM
+
 
 @hashed_once
 @dataclass(frozen=True, slots=True)
@@ -173,6 +205,17 @@ class Call(Term):
 
     def operands(self) -> Iterable[Term]:
         return self.args
+
+    def written(self) -> tuple[str, int]:
+        match self.function, self.args:
+            case "neg", (Const() as part,):  # `-1` is a constant itself
+                return f"-({part.within(OR)})", NEGATED
+            case "neg", (part,):
+                return f"-{part.within(ATOM)}", NEGATED
+            case function, (left, right) if function in BINDING:
+                rank = BINDING[function]
+                return f"{left.within(rank)} {function} {right.within(rank + 1)}", rank
+        return f"{self.function}({', '.join(arg.within(OR) for arg in self.args)})", ATOM
 
 
 def leaves(term: Term) -> int:

@@ -1,4 +1,4 @@
-"""How a predicate reads: text like SQL's WHERE, and back.
+"""How the text of a predicate is read; it is like SQL's WHERE. `str` writes it: see `syntax`.
 
     text       = any text below, loosest first
     OR, AND, NOT
@@ -20,11 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from zoneinfo import ZoneInfo
 
-from predicate_extract.algebra.constants import Member, Plain
 from predicate_extract.algebra.functions import FUNCTIONS
 from predicate_extract.algebra.predicate import (
     Always,
@@ -38,145 +34,9 @@ from predicate_extract.algebra.predicate import (
     Predicate,
     Truthy,
 )
+from predicate_extract.algebra.syntax import BINDING, KEYWORDS, NEGATED, READERS, unquoted
 from predicate_extract.algebra.terms import Call, Const, Field, Term
 from predicate_extract.errors import PredicateFormatError
-
-_KEYWORDS = ("AND", "OR", "NOT", "IN", "IS", "NULL", "TRUE", "FALSE", "DEFINED", "TRUTH")
-_LITERALS = ("X", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "DECIMAL", "FLOAT", "ENUM")
-_BINDING = {"|": 5, "^": 6, "&": 7, "+": 8, "-": 8, "*": 9, "/": 9, "//": 9, "%": 9}
-_OR, _AND, _NOT, _COMPARE, _NEGATED, _ATOM = 0, 1, 2, 3, 10, 11
-
-
-# -- writing -----------------------------------------------------------------------------------
-
-
-def text_of(node: Term) -> str:
-    """The text of a predicate or a term."""
-    return _condition_text(node, _OR)
-
-
-def _condition_text(node: Term, rank: int) -> str:
-    """The text where a condition is expected: there a term is its truth."""
-    return _within(node.of if isinstance(node, Truthy) else node, rank)
-
-
-def _term(node: Term) -> str:
-    """The text where anything may stand."""
-    return _write(node)[0]
-
-
-def _write(node: Term) -> tuple[str, int]:
-    """A node's text, and how tightly it holds together."""
-    match node:
-        case Field():
-            return _field(node), _ATOM
-        case Const(value):
-            text = _constant(value)
-            return text, _NEGATED if text.startswith("-") else _ATOM
-        case Call("neg", (Const() as const,)):  # `-1` is a constant itself
-            return f"-({_term(const)})", _NEGATED
-        case Call("neg", (part,)):
-            return f"-{_within(part, _ATOM)}", _NEGATED
-        case Call(function, (left, right)) if function in _BINDING:
-            rank = _BINDING[function]
-            return f"{_within(left, rank)} {function} {_within(right, rank + 1)}", rank
-        case Call(function, args):
-            return f"{function}({', '.join(map(_term, args))})", _ATOM
-        case Always(value):
-            return ("TRUE" if value else "FALSE"), _ATOM
-        case Truthy(of):
-            return f"TRUTH({_term(of)})", _ATOM
-        case Defined(of):
-            return f"DEFINED({_term(of)})", _ATOM
-        case Compare(op, left, right):
-            sign = "=" if op == "==" else op
-            return f"{_within(left, _COMPARE + 1)} {sign} {_within(right, _COMPARE + 1)}", _COMPARE
-        case IsNull(of):
-            return f"{_within(of, _COMPARE + 1)} IS NULL", _COMPARE
-        case Not(IsNull(of)):
-            return f"{_within(of, _COMPARE + 1)} IS NOT NULL", _COMPARE
-        case In():
-            return _membership(node, "IN"), _COMPARE
-        case Not(In() as part):
-            return _membership(part, "NOT IN"), _COMPARE
-        case Not(part):
-            return f"NOT {_condition_text(part, _NOT)}", _NOT
-        case And(parts):
-            return " AND ".join(_condition_text(part, _AND + 1) for part in parts), _AND
-        case Or(parts):
-            return " OR ".join(_condition_text(part, _OR + 1) for part in parts), _OR
-    raise TypeError(f"{type(node).__name__} is not a node of a predicate")
-
-
-def _within(part: Term, rank: int) -> str:
-    text, own = _write(part)
-    return f"({text})" if own < rank else text
-
-
-def _membership(node: In, word: str) -> str:
-    values = ", ".join(_constant(const.value) for const in node.values)
-    brackets = f"{{{values}}}" if node.hashed else f"({values})"
-    return f"{_within(node.item, _COMPARE + 1)} {word} {brackets}"
-
-
-def _field(field: Field) -> str:
-    text = ""
-    for key, keyed in zip(field.path, field.keyed or (False,) * len(field.path), strict=True):
-        if keyed:
-            text = f"{text or 'content'}[{_constant(key)}]"
-        else:
-            text += f".{_name(str(key), later=True)}" if text else _name(str(key))
-    return text or "content"
-
-
-def _name(name: str, later: bool = False) -> str:
-    plain = name.isidentifier() and name.isascii()
-    taken = not later and (name == "content" or name in _KEYWORDS)
-    return name if plain and not taken else '"' + name.replace('"', '""') + '"'
-
-
-def _constant(value: Plain) -> str:
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return str(value).upper()
-        case int():
-            return str(value) if value.bit_length() < 4096 else hex(value)
-        case float():
-            text = repr(value)
-            return f"FLOAT '{text}'" if text.strip("-") in ("nan", "inf") else text
-        case str():
-            return _quoted(value)
-        case bytes():
-            return f"X'{value.hex()}'"
-        case datetime():
-            return f"TIMESTAMP {_quoted(_moment(value))}"
-        case date():
-            return f"DATE '{value.isoformat()}'"
-        case time():
-            return f"TIME '{value.isoformat()}'"
-        case timedelta():
-            micros = value // timedelta(microseconds=1)
-            return f"INTERVAL '{Decimal(micros).scaleb(-6).normalize():f}'"
-        case Decimal():
-            return f"DECIMAL '{value}'"
-        case Member(of, name, home):
-            return f"ENUM {_quoted(f'{home}:{of}.{name}' if home else f'{of}.{name}')}"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _moment(value: datetime) -> str:
-    fold = "/1" if value.fold else ""
-    if isinstance(value.tzinfo, ZoneInfo):
-        return f"{value.replace(tzinfo=None, fold=0).isoformat(' ')}[{value.tzinfo.key}]{fold}"
-    return value.replace(fold=0).isoformat(" ") + fold
-
-
-# -- reading -----------------------------------------------------------------------------------
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -318,10 +178,10 @@ class _Parser:
         return terms
 
     def _arithmetic(self, rank: int) -> Term:
-        if rank == _NEGATED:
+        if rank == NEGATED:
             return self._negated()
         left = self._arithmetic(rank + 1)
-        while op := self._take(*(op for op, own in _BINDING.items() if own == rank)):
+        while op := self._take(*(op for op, own in BINDING.items() if own == rank)):
             left = Call(op, (left, self._arithmetic(rank + 1)))
         return left
 
@@ -346,21 +206,21 @@ class _Parser:
                 return Const(int(text, 0) if text.isdigit() or text[:2] == "0x" else float(text))
             case "string", text:
                 self._pop()
-                return Const(_unquoted(text))
+                return Const(unquoted(text))
             case "name", ("NULL" | "TRUE" | "FALSE") as word:
                 self._pop()
                 return Const({"NULL": None, "TRUE": True, "FALSE": False}[word])
-            case "name", word if word in _LITERALS and self._tokens[self._at + 1].kind == "string":
+            case "name", word if word in READERS and self._tokens[self._at + 1].kind == "string":
                 self._pop()
-                return self._literal(word, _unquoted(self._pop().text))
+                return self._literal(word, unquoted(self._pop().text))
             case "name", word if self._tokens[self._at + 1].text == "(":
                 return self._call(self._pop().text)
-            case "name", word if word not in _KEYWORDS:
+            case "name", word if word not in KEYWORDS:
                 self._pop()
                 return self._steps(Field(()) if word == "content" else Field((word,)))
             case "quoted", text:
                 self._pop()
-                return self._steps(Field((_unquoted(text),)))
+                return self._steps(Field((unquoted(text),)))
         raise self._unexpected("a field, a constant or a function")
 
     def _call(self, name: str) -> Term:
@@ -382,7 +242,7 @@ class _Parser:
                 if token.kind not in ("name", "quoted"):
                     self._at -= 1
                     raise self._unexpected("a name")
-                name = token.text if token.kind == "name" else _unquoted(token.text)
+                name = token.text if token.kind == "name" else unquoted(token.text)
                 field = field.step(name)
             elif self._take("["):
                 key = self._negated()
@@ -395,7 +255,7 @@ class _Parser:
 
     def _literal(self, word: str, text: str) -> Const:
         try:
-            return Const(_READERS[word](text))
+            return Const(READERS[word](text))
         except (ValueError, ArithmeticError) as error:
             raise PredicateFormatError(f"{word} '{text}' cannot be read: {error}") from error
 
@@ -407,34 +267,3 @@ def _condition(term: Term) -> Predicate:
         case Const(bool() as value):
             return Always(value)
     return Truthy(term)
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1].replace(text[0] * 2, text[0])
-
-
-def _read_moment(text: str) -> datetime:
-    fold = text.endswith("/1")
-    plain, _, zone = text.removesuffix("/1").partition("[")
-    moment = datetime.fromisoformat(plain).replace(fold=int(fold))
-    return moment.replace(tzinfo=ZoneInfo(zone.rstrip("]"))) if zone else moment
-
-
-def _read_member(text: str) -> Member:
-    home, _, path = text.rpartition(":")
-    of, dot, name = path.partition(".")
-    if not dot:
-        raise ValueError("expected 'Class.MEMBER' or 'module:Class.MEMBER'")
-    return Member(of, name, home)
-
-
-_READERS: dict[str, Callable[[str], Plain]] = {
-    "X": bytes.fromhex,
-    "DATE": date.fromisoformat,
-    "TIME": time.fromisoformat,
-    "TIMESTAMP": _read_moment,
-    "INTERVAL": lambda text: timedelta(microseconds=int(Decimal(text).scaleb(6))),
-    "DECIMAL": Decimal,
-    "FLOAT": float,
-    "ENUM": _read_member,
-}

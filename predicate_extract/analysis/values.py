@@ -200,6 +200,9 @@ class Maybe(Predicate):
     def operands(self) -> tuple[Term, ...]:
         return ()
 
+    def written(self) -> tuple[str, int]:
+        raise NotImplementedError
+
 
 def mentions_maybe(term: Term) -> bool:
     """Whether a term depends on something unknown."""
