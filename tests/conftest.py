@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,9 @@ import activebroker as ab
 # A busy machine is slow; whatever does not end is ended by the time limit of its test.
 hypothesis.settings.register_profile("no pace", deadline=None)
 hypothesis.settings.load_profile("no pace")
+
+# A shell lets what it runs in the background ignore this, and so would all processes that we start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before Ray is imported: its workers must not be started through `uv run`.
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")

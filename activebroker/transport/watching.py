@@ -54,9 +54,11 @@ class Watch:
     def wait(self, timeout: float | None) -> list[int | Source]:
         """The descriptors that are ready, and the sockets of ZeroMQ with something to read, after
         `timeout` seconds at the latest (None: when there are any)."""
-        asked = [each for each in self._unsure if is_readable(each)]
-        self._unsure = dict.fromkeys(asked)
-        ready: list[int | Source] = [*asked]
+        ready: list[int | Source] = []
+        if self._unsure:
+            asked = [each for each in self._unsure if is_readable(each)]
+            self._unsure = dict.fromkeys(asked)
+            ready += asked
         for key, _ in self._selector.select(0.0 if ready else timeout):
             source: Source | None = key.data
             if source is None:

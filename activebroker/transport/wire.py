@@ -56,7 +56,10 @@ class Wire:
         unsent = self._unsent
         while unsent:
             try:
-                sent = self.socket.sendmsg(list(islice(unsent, VIEWS)))
+                if len(unsent) == 1:
+                    sent = self.socket.send(unsent[0])
+                else:
+                    sent = self.socket.sendmsg(list(islice(unsent, VIEWS)))
             except BlockingIOError:
                 self.waiting = True
                 return
