@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import doctest
 import re
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
+from snippets_for_tests import run_snippet
 
 import activebroker as ab
 import derivation.story
@@ -33,7 +32,7 @@ def test_the_example_on_ray(
 
 
 def test_the_paper_s_filter(tmp_path: Path) -> None:
-    names = _run(SNIPPETS[1], tmp_path)
+    names = run_snippet(SNIPPETS[1], tmp_path)
     extraction = predicate_extract.extract(names["MySubscription"])
     assert str(extraction.predicate) == "name = 'IBM' OR price > 100"
     assert extraction.exact
@@ -45,17 +44,7 @@ def test_doctests(module: object) -> None:
 
 
 def _check(text: str, folder: Path, capsys: pytest.CaptureFixture[str], **names: object) -> None:
-    _run(text, folder, **names)
+    run_snippet(text, folder, **names)
     printed = capsys.readouterr().out
     assert printed.startswith("name = 'IBM' OR price > 100 [Quote(name='IBM', price=82.5)")
     assert "AMD" in printed and "KO" not in printed
-
-
-def _run(text: str, folder: Path, **names: object) -> dict[str, object]:
-    script = folder / "readme.py"  # a file, because the analysis reads the source
-    script.write_text(text)
-    name = "readme_example"
-    try:
-        return runpy.run_path(str(script), init_globals=dict(names), run_name=name)
-    finally:
-        sys.modules.pop(name, None)
