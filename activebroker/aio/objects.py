@@ -17,8 +17,8 @@ from activebroker.events import Event, EventType
 from activebroker.fabric.callbacks import check_callback
 from activebroker.fabric.closing import CLOSING
 from activebroker.fabric.failures import FailureLog
+from activebroker.fabric.membership import PUBLISHING
 from activebroker.fabric.subscription import Batches
-from activebroker.fabric.supplier import PATIENCE
 from activebroker.runtime import Gap, WhenSlow
 from predicate_extract import Extraction
 
@@ -138,7 +138,7 @@ class Supplier(ClosingWrapper[blocking.Supplier]):
         """How many events were published."""
         return self.sync.published
 
-    async def publish(self, content: Any, timeout: float = PATIENCE) -> None:
+    async def publish(self, content: Any, timeout: float = PUBLISHING) -> None:
         """Publish one event; where this is cancelled, it was not published. Raises as that of
         activebroker.Supplier."""
         self._turn += 1
@@ -146,7 +146,7 @@ class Supplier(ClosingWrapper[blocking.Supplier]):
             await asyncio.sleep(0)
         await self._put(lambda: self.sync.publish(content, 0.0), timeout)
 
-    async def publish_batch(self, rows: Any, timeout: float = PATIENCE) -> int:
+    async def publish_batch(self, rows: Any, timeout: float = PUBLISHING) -> int:
         """Publish many events, all or none, and none where this is cancelled; return how many.
         Raises as that of activebroker.Supplier."""
         buffer = self.sync._buffer

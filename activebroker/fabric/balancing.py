@@ -6,17 +6,15 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from activebroker.balancing.loads import broker_loads
 from activebroker.balancing.placed import Placed
 from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.closing import Closing, time_left
+from activebroker.fabric.membership import Membership
 from derivation.balance import Decision, Policy
-
-if TYPE_CHECKING:
-    from activebroker.fabric.fabric import Fabric
 
 log = logging.getLogger(__name__)
 PATIENCE = 10.0  # seconds for a look
@@ -44,7 +42,7 @@ class Balancing(Closing, Bound):
     move with it stays too, and its filter is left alone for `REST` seconds.
     """
 
-    def __init__(self, fabric: Fabric, policy: Policy, period: float, timeout: float) -> None:
+    def __init__(self, fabric: Membership, policy: Policy, period: float, timeout: float) -> None:
         if not 0 < period <= threading.TIMEOUT_MAX:
             raise ValueError(f"the period must be more than 0 seconds, not {period}")
         if not callable(getattr(policy, "decide", None)):
@@ -86,8 +84,8 @@ class Balancing(Closing, Bound):
             log.warning("a move is still under way: balancing ends when it has")
 
     @property
-    def _owner(self) -> Fabric:
-        return self._fabric
+    def _address(self) -> str | None:
+        return self._fabric.address
 
     def _loop(self) -> None:
         while not self._closing.wait(self._period):

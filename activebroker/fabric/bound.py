@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NoReturn, SupportsIndex
+from typing import NoReturn, SupportsIndex
 
 from activebroker.core.errors import NotPicklable
-
-if TYPE_CHECKING:
-    from activebroker.fabric.fabric import Fabric
 
 
 class Bound(ABC):
@@ -16,10 +13,11 @@ class Bound(ABC):
 
     @property
     @abstractmethod
-    def _owner(self) -> Fabric: ...
+    def _address(self) -> str | None:
+        """Where other processes join its fabric."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        address = self._owner.address
+        address = self._address
         raise NotPicklable(
             f"{self!r} belongs to this process: it cannot be pickled, as for a task, an actor or "
             "another process, nor copied. "

@@ -6,7 +6,6 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from activebroker.core.errors import DeadlineExceeded
 from activebroker.events import Event
@@ -14,21 +13,26 @@ from activebroker.fabric.callbacks import unawaited
 from activebroker.runtime import EventQueue
 from activebroker.runtime.pool import POOL
 
-if TYPE_CHECKING:
-    from activebroker.fabric.subscription import Subscription
-
 log = logging.getLogger(__name__)
 
 
 class Calling:
-    """Takes events as they come, on a thread that it shares with other callbacks and filters."""
+    """Takes events as they come, on a thread that it shares with other callbacks and filters.
+
+    `timeout` tells how long to wait for the next one; `close` is called when the callback raises.
+    """
 
     def __init__(
-        self, subscription: Subscription, events: EventQueue, callback: Callable[[Event], object]
+        self,
+        events: EventQueue,
+        callback: Callable[[Event], object],
+        timeout: Callable[[], float | None],
+        close: Callable[[], None],
     ) -> None:
-        self._subscription = subscription
         self._queue = events
         self._callback = callback
+        self._timeout = timeout
+        self._close = close
         self._strand = POOL.strand()
         self._due = False
         self._thread: int | None = None  # the one in the callback
@@ -45,7 +49,7 @@ class Calling:
     def join(self, timeout: float | None) -> None:
         """See `Subscription.join`."""
         if not self._ended.wait(timeout):
-            channel = self._subscription.channel
+            channel = self._queue.channel
             raise DeadlineExceeded(f"Channel {channel!r} has not ended within {timeout} s.")
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -66,10 +70,10 @@ class Calling:
         try:
             over = self._call()
         except BaseException as failure:
-            channel = self._subscription.channel
+            channel = self._queue.channel
             log.exception("the callback on channel %r gets no more events", channel)
             self._failure, over = failure, True
-            self._subscription.close()
+            self._close()
         finally:
             self._thread = None
             if over:
@@ -78,7 +82,7 @@ class Calling:
 
     def _call(self) -> bool:
         """Call back for a batch; return whether it was the last."""
-        queue, callback, timeout = self._queue, self._callback, self._subscription.timeout
+        queue, callback, timeout = self._queue, self._callback, self._timeout()
         for event in queue.rows:
             if inspect.isawaitable(result := callback(event)):
                 raise unawaited(callback, result)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from activebroker.core.errors import InvalidFilter
 from activebroker.events import Event, EventType
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.callbacks import check_callback
 from activebroker.fabric.failures import FailureLog
+from activebroker.fabric.membership import Membership
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 from activebroker.filters import FilterSpec, analyse, pack
@@ -21,10 +21,7 @@ from activebroker.protocol.messages import (
     Unsubscribe,
 )
 from activebroker.runtime import EventQueue, Gap, PublishBuffer, SlowPolicy, WhenSlow
-
-if TYPE_CHECKING:
-    from activebroker.fabric.fabric import Fabric
-    from predicate_extract import Extraction
+from predicate_extract import Extraction
 
 
 class Channel(Bound):
@@ -36,7 +33,7 @@ class Channel(Bound):
 
     def __init__(
         self,
-        fabric: Fabric,
+        fabric: Membership,
         name: str,
         type: EventType,
         parent: str | None,
@@ -63,7 +60,7 @@ class Channel(Bound):
         def open_supplier() -> Supplier:
             outlet = fabric.request(OpenSupplier(self.name, name, fabric.node))
             fabric.publish_to(outlet, buffer)
-            return fabric.remember_supplier(Supplier(fabric, self.name, name, buffer))
+            return fabric.remember(Supplier(fabric, self.name, name, buffer))
 
         return fabric.steadily(open_supplier)
 
@@ -107,7 +104,7 @@ class Channel(Bound):
                 fabric.tell(Unsubscribe(self.name, port))  # should it be carried out after all
                 raise
             subscription = Subscription(fabric, self.name, port, events, callback, timeout)
-            return fabric.remember_subscription(subscription)
+            return fabric.remember(subscription)
 
         return fabric.steadily(subscribe)
 
@@ -143,8 +140,8 @@ class Channel(Bound):
         envelope = pack(spec, input_type, extraction, key=fabric.signing_key)
         # So that the events come as instances of the class, wherever the filter runs.
         fabric.register(spec.output_type(input_type))
-        info = fabric.derive_channel(Derive(self.name, name, envelope, at, fabric.node, seconds))
-        channel = fabric.channel_of(info, extraction)
+        known = fabric.derive_channel(Derive(self.name, name, envelope, at, fabric.node, seconds))
+        channel = Channel(fabric, *known, extraction)
         channel._derived = spec, input_type
         return channel
 
@@ -188,8 +185,8 @@ class Channel(Bound):
         self._fabric.close_channel(CloseChannel(self.name))
 
     @property
-    def _owner(self) -> Fabric:
-        return self._fabric
+    def _address(self) -> str | None:
+        return self._fabric.address
 
     def __repr__(self) -> str:
         origin = f" derived from {self.parent!r}" if self.parent else ""

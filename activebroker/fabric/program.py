@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -15,11 +15,7 @@ from activebroker.core.errors import (
     Unreachable,
 )
 from activebroker.protocol.messages import CallBody, Derive, OpenChannel, OpenSupplier, Subscribe
-from activebroker.runtime import Runtime
-
-if TYPE_CHECKING:
-    from activebroker.fabric.subscription import Subscription
-    from activebroker.fabric.supplier import Supplier
+from activebroker.runtime import EventQueue, PublishBuffer, Runtime
 
 log = logging.getLogger(__name__)
 PATIENCE = 60.0  # seconds that the directory may take to answer
@@ -29,8 +25,8 @@ class Program:
     """Channels, filters, subscriptions and suppliers, as they were asked for."""
 
     def __init__(self) -> None:
-        self.suppliers: dict[int, Supplier] = {}
-        self.subscriptions: dict[int, Subscription] = {}
+        self.suppliers: dict[int, PublishBuffer] = {}
+        self.subscriptions: dict[int, EventQueue] = {}  # by port
         self._opened: dict[str, OpenChannel] = {}
         self._derived: dict[str, Derive] = {}  # parents before children
         self._parents: dict[str, str | None] = {}
@@ -72,23 +68,21 @@ class Program:
             _ask(runtime, opening, lambda error: log.error("%s", error))
         for deriving in self._derived.values():
             _ask(runtime, deriving, _underived)
-        for subscription in list(self.subscriptions.values()):
-            port = subscription._port
-            runtime.open_port(port, subscription._queue)
-            subscribing = Subscribe(subscription.channel, runtime.name, port)
-            _ask(runtime, subscribing, subscription._queue.end)
-        for supplier in list(self.suppliers.values()):
-            opening_one = OpenSupplier(supplier.channel, supplier.name, runtime.name)
-            outlet = _ask(runtime, opening_one, supplier._buffer.fail)
+        for port, queue in list(self.subscriptions.items()):
+            runtime.open_port(port, queue)
+            _ask(runtime, Subscribe(queue.channel, runtime.name, port), queue.end)
+        for buffer in list(self.suppliers.values()):
+            opening_one = OpenSupplier(buffer.channel, buffer.supplier, runtime.name)
+            outlet = _ask(runtime, opening_one, buffer.fail)
             if outlet is not None:
-                runtime.publish_to(outlet, supplier._buffer)
+                runtime.publish_to(outlet, buffer)
 
     def give_up(self, error: ActiveBrokerError) -> None:
         """It will not be laid again."""
-        for subscription in list(self.subscriptions.values()):
-            subscription._queue.end(error)
-        for supplier in list(self.suppliers.values()):
-            supplier._buffer.fail(error)
+        for queue in list(self.subscriptions.values()):
+            queue.end(error)
+        for buffer in list(self.suppliers.values()):
+            buffer.fail(error)
 
 
 def _ask(runtime: Runtime, body: CallBody, refused: Callable[[ActiveBrokerError], object]) -> Any:

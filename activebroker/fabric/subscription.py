@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING
 
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.events import Batch, Event, Unreadable
@@ -12,12 +11,10 @@ from activebroker.fabric.bound import Bound
 from activebroker.fabric.calling import Calling
 from activebroker.fabric.closing import CLOSING, Closing, time_left
 from activebroker.fabric.failures import FailureLog
+from activebroker.fabric.membership import Membership
 from activebroker.filters import Failure
 from activebroker.protocol.messages import Unsubscribe
 from activebroker.runtime import EventQueue, turn
-
-if TYPE_CHECKING:
-    from activebroker.fabric.fabric import Fabric
 
 log = logging.getLogger(__name__)
 TURN = 64  # events that an event loop's coroutines take before others of it have their turn
@@ -43,7 +40,7 @@ class Subscription(Closing, Bound):
 
     def __init__(
         self,
-        fabric: Fabric,
+        fabric: Membership,
         channel: str,
         port: int,
         events: EventQueue,
@@ -58,7 +55,11 @@ class Subscription(Closing, Bound):
         self._queue = events
         self._queue.unreadable = self._lost
         self._closed = False
-        self._calling = None if callback is None else Calling(self, events, callback)
+        self._calling = (
+            None
+            if callback is None
+            else Calling(events, callback, lambda: self.timeout, self.close)
+        )
 
     @property
     def dropped(self) -> int:
@@ -105,7 +106,7 @@ class Subscription(Closing, Bound):
         raised, if it did."""
         if not self._closed:
             self._closed, over = True, self._queue.complete
-            self._fabric.forget_subscription(self)
+            self._fabric.forget(self)
             self._fabric.close_port(self._port)
             if not over:
                 self._unsubscribe()
@@ -123,8 +124,8 @@ class Subscription(Closing, Bound):
         return self._calling is None and (self._closed or self._queue.complete)
 
     @property
-    def _owner(self) -> Fabric:
-        return self._fabric
+    def _address(self) -> str | None:
+        return self._fabric.address
 
     def __repr__(self) -> str:
         return f"<subscription to {self.channel!r}>"

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
 from activebroker.fabric.bound import Bound
-from activebroker.fabric.closing import CLOSING, Closing, deadline
+from activebroker.fabric.closing import CLOSING, Closing
+from activebroker.fabric.membership import PUBLISHING, Membership
 from activebroker.protocol.messages import CloseSupplier, Offload
 from activebroker.runtime import PublishBuffer
 
-if TYPE_CHECKING:
-    from activebroker.fabric.fabric import Fabric
-
 log = logging.getLogger(__name__)
-PATIENCE = 60.0  # seconds that a publisher waits for slow consumers
 
 
 class Supplier(Closing, Bound):
     """Get it from `channel.supplier(name)`. Its events arrive in order, each exactly once."""
 
-    def __init__(self, fabric: Fabric, channel: str, name: str, buffer: PublishBuffer) -> None:
+    def __init__(self, fabric: Membership, channel: str, name: str, buffer: PublishBuffer) -> None:
         self.name = name
         self.channel = channel
         self._fabric = fabric
@@ -34,7 +31,7 @@ class Supplier(Closing, Bound):
         """How many events were published."""
         return self._buffer.published
 
-    def publish(self, content: Any, timeout: float = PATIENCE) -> None:
+    def publish(self, content: Any, timeout: float = PUBLISHING) -> None:
         """Publish one event.
 
         Waits while consumers do not keep up. Raises EventRefused where the content does not fit
@@ -44,7 +41,7 @@ class Supplier(Closing, Bound):
         """
         self._buffer.put(content, timeout)
 
-    def publish_batch(self, rows: Any, timeout: float = PATIENCE) -> int:
+    def publish_batch(self, rows: Any, timeout: float = PUBLISHING) -> int:
         """Publish many events, all or none; return how many.
 
         `rows` is a pyarrow RecordBatch or Table, a pandas DataFrame, or a list of contents.
@@ -69,14 +66,13 @@ class Supplier(Closing, Bound):
         named = None if consumers is None else tuple(consumers)
         self._fabric.derive_elsewhere(Offload(self.channel, self.name, to, timeout, named))
 
-    def flush(self, timeout: float = PATIENCE) -> None:
+    def flush(self, timeout: float = PUBLISHING) -> None:
         """Wait until what was published is on its way.
 
         Raises DeadlineExceeded once nothing was taken for `timeout` seconds, EventRefused and
         Unreachable where events were lost.
         """
-        self._buffer.flush(timeout, deadline())
-        self._fabric.wait_complete(timeout)
+        self._fabric.flush(self._buffer, timeout)
 
     def close(self) -> None:
         """End this supplier's stream after what it has published.
@@ -91,7 +87,8 @@ class Supplier(Closing, Bound):
         try:
             self._close(CloseSupplier(self.channel, self.name))
         finally:  # until then it goes on where its fabric is joined again
-            self._fabric.forget_supplier(self)
+            self._fabric.forget(self)
+            self._fabric.publish_no_more(self._buffer)
 
     def _close(self, end: CloseSupplier) -> None:
         try:
@@ -110,8 +107,8 @@ class Supplier(Closing, Bound):
         self._buffer.close(Closed(f"Supplier {self.name!r} was closed."))
 
     @property
-    def _owner(self) -> Fabric:
-        return self._fabric
+    def _address(self) -> str | None:
+        return self._fabric.address
 
     def __repr__(self) -> str:
         return f"<supplier {self.name!r} of channel {self.channel!r}>"

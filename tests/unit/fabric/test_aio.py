@@ -58,18 +58,10 @@ PAIRS = [
 # What others of the package use, and what is told by `await`ing.
 INTERNAL = {
     blocking.Fabric: {
-        *("channel_of", "close_channel", "close_port", "derive_elsewhere", "failures"),
-        *("forget_subscription", "forget_supplier", "modulate", "move", "new_name", "new_port"),
-        *("open_port", "publish_to", "register", "remember_subscription", "remember_supplier"),
-        *(
-            "request",
-            "signing_key",
-            "tell",
-            "derive_channel",
-            "steady",
-            "steadily",
-            "wait_complete",
-        ),
+        *("open_channel", "close_channel", "close_port", "derive_elsewhere", "failures"),
+        *("forget", "modulate", "move", "new_name", "new_port", "flush", "publish_no_more"),
+        *("open_port", "publish_to", "register", "remember", "request", "signing_key", "tell"),
+        *("derive_channel", "steady", "steadily"),
     },
     blocking.Supplier: {"end"},
 }

@@ -1,0 +1,233 @@
+"""A process's membership of a fabric: its node there, and what the user's objects ask of it."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from activebroker.core.errors import Closed, check_text
+from activebroker.events import EventType, TypeDescription
+from activebroker.fabric.bound import Bound
+from activebroker.fabric.closing import Closing, deadline, time_left
+from activebroker.fabric.failures import FailureLog
+from activebroker.fabric.hosting import Host
+from activebroker.fabric.program import Program
+from activebroker.fabric.rejoining import Rejoining
+from activebroker.filters import Envelope
+from activebroker.protocol.messages import (
+    CallBody,
+    CloseChannel,
+    Derive,
+    FailuresReported,
+    Modulate,
+    Move,
+    Offload,
+    OpenChannel,
+)
+from activebroker.protocol.messages import ReportStatus as AskStatus
+from activebroker.runtime import EventQueue, PublishBuffer, Runtime, Succession
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Closing)
+NAMES = ("name", "channel", "supplier", "at", "to")  # in requests: what users give as such
+PATIENCE = 60.0  # seconds that the directory may take to answer: a move may be before us
+BLAME = 5.0  # seconds more, for it to find out who holds a move up
+PUBLISHING = 60.0  # seconds that a publisher waits for slow consumers
+
+
+class ChannelInfo(msgspec.Struct, frozen=True):
+    """How the directory describes a channel."""
+
+    name: str
+    type: TypeDescription
+    parent: str | None
+
+
+class Described(NamedTuple):
+    """The same with the type as this process has it."""
+
+    name: str
+    type: EventType
+    parent: str | None
+
+
+class Membership(Bound):
+    """Knows what this process has in the fabric, and lays it there again where it joins anew.
+
+    Channels, suppliers and subscriptions share one; `Fabric` adds what users start with.
+    """
+
+    def __init__(self, host: Host, lease: float, reconnect: bool) -> None:
+        self.lease = lease
+        self._host = host
+        self._failures: dict[str, FailureLog] = {}
+        self._program = Program()
+        self._open: dict[int, Closing] = {}
+        self._ports = itertools.count(secrets.randbits(60))
+        self._names = itertools.count(1)
+        self._closed = False
+        self._rejoining: Rejoining | None = None
+        try:
+            if reconnect:
+                self._rejoining = Rejoining(self._program, self._join, self._use)
+            else:
+                self._use(self._join())
+        except BaseException:
+            self._host.close()
+            raise
+
+    @property
+    def node(self) -> str:
+        """The name of this process in the fabric."""
+        return self._runtime.name
+
+    @property
+    def address(self) -> str | None:
+        """Where other processes join, by `connect(address, key)`; None for an embedded fabric."""
+        return self._host.address
+
+    def status(self, *, timeout: float = PATIENCE) -> dict[str, Any]:
+        """Members, channels, and every node's counters, as plain data."""
+        status: dict[str, Any] = msgspec.to_builtins(self.request(AskStatus(), timeout))
+        return status
+
+    @property
+    def _address(self) -> str | None:
+        return self.address
+
+    @property
+    def signing_key(self) -> bytes:
+        return self._host.signing_key
+
+    def request(self, body: CallBody, patience: float = PATIENCE) -> Any:
+        return self.steadily(lambda: self._request(body, patience), time_left(patience))
+
+    def _request(self, body: CallBody, patience: float) -> Any:
+        if self._closed:
+            raise Closed("The fabric was closed.")
+        for field in NAMES:
+            if field in body.__struct_fields__:
+                name = getattr(body, field)
+                if name is not None or field != "name" or isinstance(body, OpenChannel):
+                    check_text(name, field)
+        return self._runtime.request(body, time_left(patience))
+
+    def tell(self, body: CallBody) -> None:
+        self._runtime.tell(body)
+
+    # --- channels -----------------------------------------------------------------------------
+
+    def open_channel(self, body: OpenChannel) -> Described:
+        def open_channel() -> Described:
+            described = self._described(self.request(body))
+            self._program.opened(body)
+            return described
+
+        return self.steadily(open_channel)
+
+    def derive_channel(self, body: Derive) -> Described:
+        def derive() -> Described:
+            described = self._described(self.request(body))
+            self._program.derived(described.name, body)
+            return described
+
+        return self.steadily(derive)
+
+    def _described(self, answer: Any) -> Described:
+        info = msgspec.convert(answer, ChannelInfo, from_attributes=True)
+        self._program.knows(info.name, info.parent)
+        return Described(info.name, self._runtime.registry.resolve(info.type), info.parent)
+
+    def derive_elsewhere(self, body: Move | Offload) -> None:
+        """Carry out a third-party derivation, of which each phase has its patience."""
+        with self.steady():  # not anew: it may have been carried out
+            self._request(body, 2 * body.patience + BLAME)
+
+    def move(self, channel: str, to: str, timeout: float) -> None:
+        self.derive_elsewhere(Move(channel, to, self.node, timeout))
+        self._program.changed(channel, at=to)
+
+    def modulate(self, channel: str, envelope: Envelope, timeout: float) -> None:
+        body = Modulate(channel, envelope, self.node, timeout)
+        with self.steady():
+            self._request(body, timeout + PATIENCE)
+        self._program.changed(channel, envelope=envelope)
+
+    def register(self, type: EventType) -> None:
+        """Let events of this type come as instances of its class."""
+        self._runtime.registry.register(type)
+
+    def failures(self, channel: str) -> FailureLog:
+        return self._failures.setdefault(channel, FailureLog())
+
+    def close_channel(self, body: CloseChannel) -> None:
+        feeding = list(self._program.above(body.name))
+        for buffer in list(self._program.suppliers.values()):
+            if buffer.channel in feeding:
+                self.flush(buffer, PUBLISHING)
+        self.request(body)
+        self._program.closed(body.name)
+
+    # --- suppliers and subscriptions ----------------------------------------------------------
+
+    def publish_to(self, outlet: int, buffer: PublishBuffer) -> None:
+        self._runtime.publish_to(outlet, buffer)
+        self._program.suppliers[id(buffer)] = buffer
+
+    def flush(self, buffer: PublishBuffer, patience: float) -> None:
+        """Wait until what was published is on its way, also to those who are on their way back
+        into the fabric, and were served from here."""
+        buffer.flush(patience, deadline())
+        if self._rejoining is not None:
+            self._runtime.wait_complete(time_left(patience))
+
+    def publish_no_more(self, buffer: PublishBuffer) -> None:
+        self._program.suppliers.pop(id(buffer), None)
+
+    def open_port(self, port: int, queue: EventQueue) -> None:
+        self._runtime.open_port(port, queue)
+        self._program.subscriptions[port] = queue
+
+    def close_port(self, port: int) -> None:
+        self._program.subscriptions.pop(port, None)
+        self._runtime.close_port(port)
+
+    def new_port(self) -> int:
+        return next(self._ports)
+
+    def new_name(self) -> str:
+        return f"{self.node}-{next(self._names)}"
+
+    def remember(self, each: C) -> C:
+        """Have something closed with the fabric."""
+        self._open[id(each)] = each
+        return each
+
+    def forget(self, each: Closing) -> None:
+        self._open.pop(id(each), None)
+
+    # --- another node (see `rejoining`) -------------------------------------------------------
+
+    def steady(self, patience: float = PATIENCE) -> AbstractContextManager[None]:
+        """This process has one and the same node within the block."""
+        return nullcontext() if self._rejoining is None else self._rejoining.steady(patience)
+
+    def steadily(self, operation: Callable[[], T], patience: float = PATIENCE) -> T:
+        """The same for an operation, which begins anew on another node."""
+        if self._rejoining is None:
+            return operation()
+        return self._rejoining.steadily(operation, patience)
+
+    def _join(self, succession: Succession | None = None) -> Runtime:
+        return self._host.open(self._on_failures, succession)
+
+    def _use(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def _on_failures(self, report: FailuresReported) -> None:
+        self.failures(report.channel).add(report.count, report.samples)
