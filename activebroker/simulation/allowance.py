@@ -11,7 +11,7 @@ from activebroker.core.errors import (
 )
 from activebroker.directory.changes import PATIENCE
 from activebroker.node.dataplane.port import LOST
-from activebroker.simulation.edge import PLANTED, explains
+from activebroker.simulation import edge
 from activebroker.simulation.reference import Deadly
 from activebroker.simulation.scenario import SHORT, Scenario
 from activebroker.simulation.users import Channel, Consumer, Supplier
@@ -28,7 +28,7 @@ _REFUSALS = (
     "An offload of some consumers needs",
     "ModuleNotFoundError: planted",  # at the host that can load no filter
 )
-_COSTS = (PLANTED,)  # and where something failed at an edge
+_COSTS = (edge.PLANTED,)  # and where something failed at an edge
 # Nobody can load its filter, or takes it in time; with a supervisor there is somebody.
 _NOWHERE_NOW = "could not go on"
 _NOWHERE = "no place for it but the directory's"
@@ -92,3 +92,13 @@ class Allowance:
         """Whether the last of what the supplier handed over may be missing in a channel."""
         gone = not supplier.host.alive or supplier.host.expelled
         return supplier.channel is channel.root and gone
+
+
+def explains(world: World, consumer: Consumer, error: ActiveBrokerError) -> bool:
+    """Whether something that has failed at an edge is why a subscription has ended with an error,
+    which says so."""
+    channel, above = consumer.channel, list[str]()
+    while channel.parent is not None:
+        above.append(channel.name)
+        channel = channel.parent
+    return any(edge.explains(cost, consumer.port, above, error) for cost in world.costly)

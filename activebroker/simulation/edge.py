@@ -5,20 +5,16 @@ Each costs what it was for, and whoever takes that hears of it; the world rememb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolError, Unreachable
 from activebroker.node import effects as fx
 from activebroker.node.dataplane import failing
+from activebroker.node.dataplane.stage import Stage
 from activebroker.protocol.frame import decode
 from activebroker.protocol.messages import Events, HandOverState
-
-if TYPE_CHECKING:
-    from activebroker.simulation.host import Host
-    from activebroker.simulation.users import Consumer
-    from activebroker.simulation.world import World
 
 # States are not among them: a filter that has lost its own goes on all the same.
 FAILS: tuple[type[fx.Effect], ...] = (
@@ -48,54 +44,35 @@ class Cost:
     suppliers: tuple[str, ...] = field(default=())
 
 
-def failed(host: Host, effect: fx.Effect) -> Sequence[fx.Input]:
-    """An effect could not be carried out: what the node is told instead."""
-    host.world.counts[f"failed {type(effect).__name__}"] += 1
-    stages = host.node.exchange.stages
+def failed(effect: fx.Effect, stages: Mapping[int, Stage]) -> tuple[Sequence[fx.Input], Cost]:
+    """An effect could not be carried out: what the node is told instead, and what it costs."""
     told = failing.instead(effect, stages, Planted("planted"))
     assert told is not None
     match effect:
         case fx.Deliver(port):
-            cost = Cost(port=port)
+            return told, Cost(port=port)
         case fx.LoadStage(spec):
-            cost = Cost(spec.channel)
+            return told, Cost(spec.channel)
         case fx.RunStage(stage) | fx.ChangeFilter(stage):
-            cost = Cost(stages[stage].spec.channel)
-        case _:
-            raise AssertionError(f"nobody foresees that {effect} fails")
-    host.world.costly.append(cost)
-    host.world.note("fault", host.name, f"cannot carry out {type(effect).__name__}")
-    return told
+            return told, Cost(stages[stage].spec.channel)
+    raise AssertionError(f"nobody foresees that {effect} fails")
 
 
-def garbled(world: World, frame: tuple[bytes, Any]) -> tuple[bytes, Any]:
-    """A frame with nonsense for its events, if it has any."""
+def cost_of_nonsense(frame: tuple[bytes, Any]) -> Cost | None:
+    """What nonsense for a frame's events costs; None where it has none."""
     head, buffers = frame
     if not buffers:
-        return frame
+        return None
     match decode(head).body:
         case Events() as body:
-            cost = Cost(suppliers=(body.supplier,))
+            return Cost(suppliers=(body.supplier,))
         case HandOverState() as body:
-            cost = Cost(suppliers=tuple(each.supplier for each in body.parcels))
-        case _:
-            return frame
-    world.counts["frames garbled"] += 1
-    world.costly.append(cost)
-    return head, [NONSENSE] * len(buffers)
+            return Cost(suppliers=tuple(each.supplier for each in body.parcels))
+    return None
 
 
-def explains(world: World, consumer: Consumer, error: ActiveBrokerError) -> bool:
-    """Whether something that has failed at an edge is why a subscription has ended with an error,
-    which says so."""
-    channel, above = consumer.channel, list[str]()
-    while channel.parent is not None:
-        above.append(channel.name)
-        channel = channel.parent
-    return any(_explains(cost, consumer.port, above, error) for cost in world.costly)
-
-
-def _explains(cost: Cost, port: int, above: Sequence[str], error: ActiveBrokerError) -> bool:
+def explains(cost: Cost, port: int, above: Sequence[str], error: ActiveBrokerError) -> bool:
+    """Whether it is why a subscription, below these derived channels, has ended with an error."""
     text = str(error)
     if cost.port:
         return cost.port == port and text == UNDELIVERED

@@ -226,7 +226,12 @@ class Host:
 
     def _failed(self, effect: fx.Effect) -> None:
         """As in the runtime: it costs what it was for."""
-        told = edge.failed(self, effect)
+        world = self.world
+        told, cost = edge.failed(effect, self.node.exchange.stages)
+        kind = type(effect).__name__
+        world.counts[f"failed {kind}"] += 1
+        world.costly.append(cost)
+        world.note("fault", self.name, f"cannot carry out {kind}")
         if isinstance(effect, fx.Deliver) and (intake := self.intakes.pop(effect.port, None)):
             intake.ended, intake.error = True, ActiveBrokerError(edge.UNDELIVERED)
         for input in told:
@@ -235,8 +240,17 @@ class Host:
     def _transmit(self, effect: fx.Transmit) -> None:
         frames = effect.frames
         if self.garbles_until > self.world.env.now:
-            frames = [edge.garbled(self.world, frame) for frame in frames]
+            frames = [self._garbled(frame) for frame in frames]
         self.world.network.transmit(self, effect.peer, effect.address, frames)
+
+    def _garbled(self, frame: tuple[bytes, Any]) -> tuple[bytes, Any]:
+        """The frame with nonsense for its events, if it has any."""
+        if (cost := edge.cost_of_nonsense(frame)) is None:
+            return frame
+        self.world.counts["frames garbled"] += 1
+        self.world.costly.append(cost)
+        head, buffers = frame
+        return head, [edge.NONSENSE] * len(buffers)
 
     def _deliver(self, effect: fx.Deliver) -> None:
         world = self.world

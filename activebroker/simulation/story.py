@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from activebroker.events import Batch, load
+from activebroker.node.node import Node
 from activebroker.protocol import messages as m
 from activebroker.protocol.frame import decode
 from activebroker.simulation.edge import NONSENSE
 from activebroker.simulation.reference import ITEM
 from derivation.protocol import Plan
-
-if TYPE_CHECKING:
-    from activebroker.simulation.host import Host
 
 
 class Flows:
@@ -63,17 +61,16 @@ def summary(batch: Batch) -> str:
     return f"events of {batch.supplier} {seqs[0]}..{seqs[-1]}"
 
 
-def stuck(hosts: Iterable[Host], now: float) -> str:
+def stuck(nodes: Mapping[str, Node], now: float) -> str:
     """What everybody waits for."""
     lines = [f"nothing more happens, or too late, at {now:.3f} s"]
-    for host in hosts:
-        node = host.node
+    for name, node in nodes.items():
         unacknowledged = {
             peer: link.unacknowledged
             for peer, link in node.peers.links.items()
             if link.unacknowledged
         }
-        lines.append(f"{host.name}: links {unacknowledged} moves {node.moves.under_way()}")
+        lines.append(f"{name}: links {unacknowledged} moves {node.moves.under_way()}")
         for outlet in node.exchange.outlets.values():
             for flow in outlet.flows.values():
                 lines.append(f"  {flow.spec} credit {flow.credit} waiting {len(flow.waiting)}")

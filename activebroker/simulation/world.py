@@ -119,7 +119,7 @@ class World:
         end = env.now + within
         while not reached():
             if env.now > end or env.peek() == simpy.core.Infinity:
-                raise Stuck(story.stuck(self.alive(), env.now))
+                raise Stuck(story.stuck({host.name: host.node for host in self.alive()}, env.now))
             env.step()
 
     def run_for(self, seconds: float) -> None:

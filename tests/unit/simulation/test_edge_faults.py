@@ -9,6 +9,7 @@ import pytest
 
 from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolError, Unreachable
 from activebroker.simulation import edge, rows
+from activebroker.simulation.allowance import explains
 from activebroker.simulation.drawing import draw
 from activebroker.simulation.edge import Cost
 from activebroker.simulation.host import Intake
@@ -80,9 +81,9 @@ def test_what_a_subscription_may_end_with(
     root = Channel("x", Content())
     channel = Channel("x.Count", Content(Count, root.content), root)
     consumer = Consumer(channel, world.hosts["west"], 7, Intake(None), subscribed=True)
-    assert not edge.explains(world, consumer, error)
+    assert not explains(world, consumer, error)
     world.costly.append(cost)
-    assert edge.explains(world, consumer, error) is explained
+    assert explains(world, consumer, error) is explained
 
 
 def test_the_mix_is_that_of_the_docs() -> None:
