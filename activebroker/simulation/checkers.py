@@ -168,7 +168,7 @@ def membership(host: Host) -> Iterator[str]:
     """Whether a process was taken for lost only after a silence, and then has ended all it had."""
     if not host.expelled:
         return
-    if not host.world.faults.may_be_lost(host):
+    if not host.may_be_lost:
         yield f"expelled: {host.name} was alive, was heard, and is taken for lost"
     for outlet, supply in host.supplies.items():
         if supply.closed is None:

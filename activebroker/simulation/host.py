@@ -31,6 +31,9 @@ SLOWED_WORK = 10.0  # times the work of its filters
 INSTANT = 1e-9  # seconds between things in order, which rounding must not exchange
 
 
+NOTHING = Departed("", {}, {}, {}, {})  # is left by a process that has not departed yet
+
+
 class Answered:
     """The answer to a request, once it is there."""
 
@@ -118,6 +121,11 @@ class Host:
         self._free_at: dict[int, float] = {}  # when a stage's worker, or a consumer, is free
         self._frame_free = 0.0
         self._waiting: list[tuple[int, fx.Input]] = []  # while it stands still; frames first
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether it was silent, to somebody, for so long that it may be expelled."""
+        return self.world.silence.excuses(self.name, self.born)
 
     # --- what happens to it -------------------------------------------------------------------
 
@@ -315,12 +323,9 @@ class Host:
         return Join(self.member)
 
     def _departed(self, effect: Departed) -> None:
-        rejoining = self.world.rejoining
-        assert rejoining is not None
-
         def depart(_: object) -> None:
             if self.alive:
-                rejoining.departed(self, effect)
+                self.world.departed(self, effect)
 
         self.world.soon(0.0, depart)
 

@@ -7,18 +7,15 @@ under the same name; filters are derived, subscriptions made, suppliers opened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 from activebroker.node.effects import Departed, PortOpened
 from activebroker.protocol.messages import CallBody, OpenSupplier, Subscribe
-
-if TYPE_CHECKING:
-    from activebroker.simulation.host import Host
-    from activebroker.simulation.users import Users
+from activebroker.simulation.host import Host
+from activebroker.simulation.users import Users
 
 AGAIN = 1.0  # seconds between attempts
-NOTHING = Departed("", {}, {}, {}, {})
 
 Asked = tuple[CallBody, Callable[[Any], None], Callable[[ActiveBrokerError], None]]
 

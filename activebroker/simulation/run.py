@@ -12,6 +12,7 @@ from functools import partial
 from activebroker.directory.recoveries import LONGEST_WAIT
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
+from activebroker.simulation.faults import Faults
 from activebroker.simulation.losses import losses
 from activebroker.simulation.outcome import Outcome
 from activebroker.simulation.rejoining import Rejoining
@@ -81,7 +82,8 @@ def _play(world: World, scenario: Scenario) -> None:
     world.begin()
     options = scenario.options
     users = Users(world, options)
-    world.rejoining = Rejoining(users)
+    faults = Faults(world)
+    world.rejoin = Rejoining(users).departed
     allowance = Allowance(world, scenario)
     users.open_roots()
     if options.blob >= HEAVY:
@@ -92,9 +94,9 @@ def _play(world: World, scenario: Scenario) -> None:
         world.refusing.add(BROKER_NAMES[options.brokers - 1])
     for step in scenario.steps:
         world.soon(step.at, partial(users.do, step))
-    world.plan(scenario.faults)
+    faults.plan(scenario.faults)
     world.run_for(scenario.length)
-    world.heal()
+    faults.heal()
     _calm(world, users)
     if options.lease:
         world.run_for(DEEPEST * (options.lease + 1.0) + LONGEST_WAIT)

@@ -445,7 +445,7 @@ class Users:
                 moves = split_moves(status, broker, to)
             except UnknownPlace:
                 hosts = (self.world.hosts[name] for name in (broker, to))
-                if self.world.deaths or any(map(self.world.faults.may_be_lost, hosts)):
+                if self.world.deaths or any(host.may_be_lost for host in hosts):
                     return
                 raise
             self._move_on(host, moves)

@@ -17,17 +17,17 @@ from activebroker.node.effects import Departed
 from activebroker.protocol.messages import ClaimName, Join
 from activebroker.protocol.specs import Member
 from activebroker.simulation import edge, story
-from activebroker.simulation.faults import Faults
-from activebroker.simulation.host import Host
+from activebroker.simulation.host import NOTHING, Host
 from activebroker.simulation.kinds import Kinds
 from activebroker.simulation.machines import Key, is_member, is_orphan, machines, plans
 from activebroker.simulation.network import Network, calm
 from activebroker.simulation.outcome import Covered, Happening
-from activebroker.simulation.rejoining import NOTHING, Rejoining
-from activebroker.simulation.scenario import HUB, Fault, Options
+from activebroker.simulation.scenario import HUB, Options
+from activebroker.simulation.silence import Silence
 from derivation.machine import Machine
 
 Action = Callable[[Event], None]
+AGAIN = 1.0  # seconds after which a process that was told that it is lost starts again
 
 
 class Stuck(Exception):
@@ -41,7 +41,8 @@ class Over(Exception):
 class World:
     """`begin` joins all hosts to the fabric. `record` keeps the history.
 
-    `inspect`, if it is set, looks at a host behind every input and tells what is wrong with it.
+    What is set from outside: `inspect` looks at a host after every input and tells what is wrong
+    with it, `rejoin` lets a process join again, `on_state` is told when a machine enters a state.
     """
 
     def __init__(
@@ -79,16 +80,18 @@ class World:
         self._attached: dict[str, dict[int, None]] = {}  # sources of derivations under way
         self._swapped: dict[tuple[str, int], None] = {}
         self._parties: dict[int, tuple[str, ...]] = {}  # of derivations
-        self.faults = Faults(self)
+        self.silence = Silence()
+        self.again: dict[str, None] = {}  # who starts anew when told that it is lost
         self.ended: list[Host] = []  # processes that ended when they were told that they are lost
         self.hosts: dict[str, Host] = {}
-        self.rejoining: Rejoining | None = None
         for name in (HUB, *names):
             address = None if name in tuple(undialable) else name
             member = Member(name, address, name in (HUB, *brokers), 1)
             again = options.rejoining and not member.is_broker
             self.hosts[name] = Host(self, member, NOTHING if again else None)
         self.inspect: Callable[[Host], Iterable[str]] | None = None
+        self.rejoin: Callable[[Host, Departed], None] | None = None
+        self.on_state: Callable[[Host, str, str], None] | None = None
 
     def begin(self) -> None:
         for host in self.hosts.values():
@@ -168,8 +171,28 @@ class World:
         self._killers[channel] = None
         self.kill(host.name)
         if self.options.supervised and host.member.is_broker:
-            start = self.faults.start
-            self.soon(self.options.supervised, lambda _: start(host.name))
+            self.soon(self.options.supervised, lambda _: self.start(host.name))
+
+    def start_again(self, host: Host) -> None:
+        """A process that can do nothing more in the fabric ends, and its user starts another."""
+        if host.alive and self.hosts[host.name] is host:
+            self.end_process(host)
+            self.ended.append(host)
+            self.start_at_once(host.name)
+
+    def start(self, name: str) -> None:
+        """A process of a name starts: it asks for that first, until it gets it."""
+        again = lambda: self.soon(AGAIN, lambda _: self.start(name))  # noqa: E731
+        if not self.hosts[name].alive:
+            self.claim(name, lambda _: self.start_at_once(name), again)
+
+    def start_at_once(self, name: str) -> None:
+        """The same for one that does not ask for its name."""
+        if self.hosts[name].alive:
+            return
+        host = self.restart(name)
+        self.cover_restart(name)
+        self.join(host)
 
     def claim(
         self,
@@ -208,23 +231,10 @@ class World:
         def refused() -> None:
             # As a user would, try again: its predecessor has not been found lost, or it has been
             # cut off from the directory itself.
-            again = self.faults.start_again if is_orphan(host.node) else self.join
+            again = self.start_again if is_orphan(host.node) else self.join
             self.soon(1.0, lambda _: again(host))
 
         host.request(Join(host.member), joined, refused)
-
-    # --- faults -------------------------------------------------------------------------------
-
-    def plan(self, faults: Iterable[Fault]) -> None:
-        """Let them happen, and what the options say of frames."""
-        self.network.options = self.options
-        self.faults.plan(faults)
-
-    def heal(self) -> None:
-        """No more faults, but for silence that lasts, and crashed hosts that come back."""
-        self.note("fault", "network", "heals")
-        self.faults.end()
-        self.network.heal()
 
     def agreed(self) -> bool:
         """Whether all processes know who is in the fabric: themselves, at the least, and whoever
@@ -238,6 +248,28 @@ class World:
             return is_member(hub, host.member) is is_in and host.joined >= is_in
 
         return all(map(knows, self.hosts.values()))
+
+    def _expelled(self, host: Host) -> None:
+        """The process has been told that it is taken for lost: as good as dead, from now on."""
+        if host.rejoins:
+            if not host.rejoining:
+                host.rejoining = True
+                if not host.may_be_lost:
+                    self.violated("expelled", f"{host.name} was heard, and is taken for lost")
+                self.deaths[host.name] = None
+                self.counts["hosts expelled"] += 1
+            return
+        host.expelled = True
+        self.deaths[host.name] = None
+        self.counts["hosts expelled"] += 1
+        self.note("fault", host.name, "is taken for lost")
+        if host.name in self.again:
+            self.soon(AGAIN, lambda _: self.start_again(host))
+
+    def departed(self, host: Host, left: Departed) -> None:
+        """A node has left behind all that it had: its process joins again."""
+        assert self.rejoin is not None
+        self.rejoin(host, left)
 
     # --- what is seen -------------------------------------------------------------------------
 
@@ -312,7 +344,7 @@ class World:
         if self.inspect is not None:
             self.violations += [each for each in self.inspect(host) if each not in self.violations]
         if host.joined and not host.expelled and is_orphan(host.node):
-            self.faults.expelled(host)
+            self._expelled(host)
         now = machines(host.node)
         before = self._machines.get(host.name)
         if not now and not before:
@@ -361,4 +393,5 @@ class World:
             self._swapped[host.name, derivation] = None
             self._attached.get(host.name, {}).pop(derivation, None)
         self.note("state", host.name, f"{machine} {state}", "", derivation)
-        self.faults.entered(host, machine, state)
+        if self.on_state is not None:
+            self.on_state(host, machine, state)

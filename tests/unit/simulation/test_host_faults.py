@@ -12,6 +12,7 @@ from activebroker.events.wire import describe
 from activebroker.protocol.messages import OpenChannel
 from activebroker.simulation import checkers
 from activebroker.simulation.drawing import AIMS, HOLDS, draw
+from activebroker.simulation.faults import Faults
 from activebroker.simulation.machines import is_member, is_orphan
 from activebroker.simulation.reference import ITEM
 from activebroker.simulation.scenario import HUB, SHORT, Fault, Scenario
@@ -26,7 +27,7 @@ NEXT_BUT_ONE = 1  # as the `other` of a cut: east from the hub, the hub from eas
 def world(*faults: Fault) -> World:
     made = World(random.Random(1), ("atlanta", "east", "west"), brokers=("atlanta",))
     made.begin()
-    made.plan(faults)
+    Faults(made).plan(faults)
     return made
 
 
@@ -90,9 +91,11 @@ def test_who_is_lost_may_come_back_as_another_process() -> None:
 
 
 def test_a_cut_that_lasts_goes_on_when_all_else_heals() -> None:
-    made = world(Fault(0.5, "cut", EAST, NEXT_BUT_ONE, seconds=LONG))
+    made = world()
+    faults = Faults(made)
+    faults.plan([Fault(0.5, "cut", EAST, NEXT_BUT_ONE, seconds=LONG)])
     made.run_for(1.0)
-    made.heal()
+    faults.heal()
     assert not made.quiet()
     settled(made)
     assert made.env.now > LONG and list(made.deaths) == ["east"]
@@ -102,16 +105,16 @@ def test_short_silences_that_follow_on_each_other_are_a_long_one() -> None:
     for gap, long in ((0.1, True), (5.0, False)):
         made = world(*(Fault(at, "pause", EAST, seconds=4.0) for at in (1.0, 5.0 + gap)))
         made.run_for(20.0)
-        assert made.faults.may_be_lost(made.hosts["east"]) is long
+        assert made.hosts["east"].may_be_lost is long
 
 
 def test_a_process_that_began_after_the_silence_is_not_excused() -> None:
     made = settled(world(Fault(1.0, "pause", EAST, seconds=LONG)))
-    assert made.faults.may_be_lost(made.hosts["east"])
+    assert made.hosts["east"].may_be_lost
     made.kill("east")
     made.run_for(1.0)
     again = made.restart("east")
-    assert not made.faults.may_be_lost(again)
+    assert not again.may_be_lost
 
 
 def test_who_was_heard_and_is_lost_all_the_same_is_found() -> None:
