@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -17,13 +18,12 @@ from activebroker.node.node import TICK, Node
 from activebroker.protocol.messages import CallBody, FailuresReported, Join
 from activebroker.protocol.specs import Member, StageSpec
 from activebroker.simulation import edge
+from activebroker.simulation.course import Course
 from activebroker.simulation.machines import idle_ticks
+from activebroker.simulation.network import Network
 from activebroker.simulation.reference import ITEM, KILLS, payload_of
 from activebroker.simulation.rows import TOUCHY
 from activebroker.simulation.scenario import HUB
-
-if TYPE_CHECKING:
-    from activebroker.simulation.world import World
 
 PATIENCE = 1000.0  # seconds: the directory's own, shorter patience is what is tested
 SLOWED = 0.01  # seconds that a slowed host takes for a frame
@@ -85,10 +85,28 @@ class Intake:
         self.error: ActiveBrokerError | None = None
 
 
+class Surroundings(Course, ABC):
+    """What a host is in, and tells what becomes of it."""
+
+    network: Network
+
+    @abstractmethod
+    def watch(self, host: Host) -> None:
+        """A host has handled an input."""
+
+    @abstractmethod
+    def departed(self, host: Host, left: Departed) -> None:
+        """A node has left behind all that it had."""
+
+    @abstractmethod
+    def killed_by_filter(self, host: Host, channel: str) -> None:
+        """A filter has killed the process that runs it."""
+
+
 class Host:
     """A process of the fabric. It can die, stand still for a while, and be slow."""
 
-    def __init__(self, world: World, member: Member, before: Departed | None = None) -> None:
+    def __init__(self, world: Surroundings, member: Member, before: Departed | None = None) -> None:
         self.world = world
         self.name = member.name
         self.member = member
@@ -249,7 +267,7 @@ class Host:
         frames = effect.frames
         if self.garbles_until > self.world.env.now:
             frames = [self._garbled(frame) for frame in frames]
-        self.world.network.transmit(self, effect.peer, effect.address, frames)
+        self.world.network.transmit(self.member, effect.peer, effect.address, frames)
 
     def _garbled(self, frame: tuple[bytes, Any]) -> tuple[bytes, Any]:
         """The frame with nonsense for its events, if it has any."""
@@ -267,7 +285,7 @@ class Host:
         if intake.ended:
             world.violated("ended", f"{self.name} gets events of a subscription that has ended")
         intake.batches.append(effect.batch)
-        world.saw(self, effect)
+        world.saw(self.name, effect)
         consumed = fx.BatchConsumed(effect.port, effect.flow, effect.nbytes)
         if intake.pace is None:
             self.post(consumed)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from activebroker.node.effects import FrameArrived
 from activebroker.protocol.messages import Heard
+from activebroker.protocol.specs import Member
+from activebroker.simulation.course import Course
 from activebroker.simulation.scenario import Options
 
-if TYPE_CHECKING:
-    from activebroker.simulation.host import Host
-    from activebroker.simulation.world import World
+Arrive = Callable[[str, str, tuple[bytes, Any], FrameArrived], None]
+"""What becomes of a frame: to whom, and from whom, it has come, and what their nodes are given."""
 
 INSTANT = 1e-9  # seconds between frames in order, which rounding must not exchange
 HEARTBEAT = Heard.__name__.encode()
@@ -35,36 +36,37 @@ class Route:
 class Network:
     """Carries frames. `options` may change while it runs."""
 
-    def __init__(self, world: World, options: Options) -> None:
+    def __init__(self, course: Course, options: Options, arrive: Arrive) -> None:
         self.options = options
         self.connected: dict[tuple[str, str], None] = {}
-        self._world = world
-        self._random = world.random
+        self._course = course
+        self._arrives = arrive
+        self._random = course.random
         self._routes: dict[tuple[str, str], Route] = {}
-        self._severed: dict[tuple[Host, str], None] = {}  # from a process that is gone
+        self._severed: dict[tuple[Member, str], None] = {}  # from a process that is gone
 
     def transmit(
-        self, source: Host, peer: str, address: str | None, frames: Sequence[tuple[bytes, Any]]
+        self, source: Member, peer: str, address: str | None, frames: Sequence[tuple[bytes, Any]]
     ) -> None:
         """Put frames on their way. A peer that cannot be dialled has to dial first."""
         name = source.name
         pair = (name, peer) if name < peer else (peer, name)
         if pair not in self.connected:
-            now = self._world.env.now
+            now = self._course.env.now
             ways = self.route(source.name, peer), self.route(peer, source.name)
             if address is None or any(way.cut_until > now for way in ways):
                 return  # to connect takes both ways
             self.connected[pair] = None
-        world, options, happens = self._world, self.options, self._happens
+        course, options, happens = self._course, self.options, self._happens
         random = self._random.random
-        now = world.env.now
+        now = course.env.now
         route = self.route(name, peer)
-        world.counts["frames"] += len(frames)
+        course.counts["frames"] += len(frames)
         for frame in frames:
-            world.told(name, peer, frame)
+            course.told(name, peer, frame)
             if happens(options.loss) and route.lost < MOST_LOST:
                 route.lost += 1
-                world.frame_fault("drop", name, peer, frame)
+                course.frame_fault("drop", name, peer, frame)
                 continue
             route.lost = 0
             due = now + route.delay * (1.0 + options.jitter * (random() - 0.5))
@@ -73,17 +75,17 @@ class Network:
                 route.free = max(route.free, now) + size / options.bandwidth
                 due += route.free - now
             if happens(options.straggling):
-                world.frame_fault("delay", name, peer, frame)
+                course.frame_fault("delay", name, peer, frame)
                 due += LATE * route.delay
             due = max(due, route.last + INSTANT)
             if happens(options.reordering):
-                world.frame_fault("overtake", name, peer, frame)
+                course.frame_fault("overtake", name, peer, frame)
                 due += LATE * route.delay * random()
             else:
                 route.last = due
             self._send(source, peer, due - now, frame)
             if happens(options.duplication):
-                world.frame_fault("repeat", name, peer, frame)
+                course.frame_fault("repeat", name, peer, frame)
                 again = due + route.delay * LATE * random() ** 2
                 self._send(source, peer, again - now, frame)
 
@@ -96,12 +98,12 @@ class Network:
     def cut(self, source: str, target: str, seconds: float, lasts: bool = False) -> None:
         """Nothing that is on its way, or sent within `seconds`, arrives; `lasts`: come what may."""
         route = self.route(source, target)
-        route.cut_until = max(route.cut_until, self._world.env.now + seconds)
+        route.cut_until = max(route.cut_until, self._course.env.now + seconds)
         route.lasts = route.lasts or lasts
 
-    def sever(self, dead: Host) -> None:
+    def sever(self, dead: Member, names: Iterable[str]) -> None:
         """What a dead process has sent does not arrive everywhere."""
-        for name in self._world.hosts:
+        for name in names:
             if name != dead.name and self._happens(0.5):
                 self._severed[dead, name] = None
 
@@ -118,20 +120,20 @@ class Network:
             if not route.lasts:
                 route.cut_until = 0.0
 
-    def _send(self, source: Host, peer: str, after: float, frame: tuple[bytes, Any]) -> None:
+    def _send(self, source: Member, peer: str, after: float, frame: tuple[bytes, Any]) -> None:
         # Somewhere a heartbeat is always on its way: nobody waits for it. (Its tag is in its head.)
-        send = self._world.later if HEARTBEAT in frame[0] else self._world.soon
+        send = self._course.later if HEARTBEAT in frame[0] else self._course.soon
         send(after if after > 0.0 else 0.0, lambda _: self._arrive(source, peer, frame))
 
-    def _arrive(self, source: Host, peer: str, frame: tuple[bytes, Any]) -> None:
+    def _arrive(self, source: Member, peer: str, frame: tuple[bytes, Any]) -> None:
         if self._severed and (source, peer) in self._severed:
             return
-        if self._routes[source.name, peer].cut_until > self._world.env.now:
-            self._world.frame_fault("cut", source.name, peer, frame)
+        if self._routes[source.name, peer].cut_until > self._course.env.now:
+            self._course.frame_fault("cut", source.name, peer, frame)
             return
         head, buffers = frame
         arrived = FrameArrived(head, [memoryview(part) for part in buffers], source.name)
-        self._world.hosts[peer].frame_arrived(source.name, frame, arrived)
+        self._arrives(peer, source.name, frame, arrived)
 
     def _happens(self, probability: float) -> bool:
         return probability > 0.0 and self._random.random() < probability

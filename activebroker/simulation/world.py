@@ -1,32 +1,26 @@
-"""The hosts, the network between them and the time, which SimPy keeps."""
+"""The hosts and the network between them: who lives, who is in the fabric, and what they do."""
 
 from __future__ import annotations
 
-import hashlib
 import random
-import struct
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import simpy
-from simpy.events import Event, Timeout
+from simpy.events import Event
 
 from activebroker.node import effects as fx
 from activebroker.node.effects import Departed
 from activebroker.protocol.messages import ClaimName, Join
 from activebroker.protocol.specs import Member
-from activebroker.simulation import edge, story
-from activebroker.simulation.host import NOTHING, Host
+from activebroker.simulation import story
+from activebroker.simulation.host import NOTHING, Host, Surroundings
 from activebroker.simulation.kinds import Kinds
 from activebroker.simulation.machines import Key, is_member, is_orphan, machines, plans
 from activebroker.simulation.network import Network, calm
-from activebroker.simulation.outcome import Covered, Happening
 from activebroker.simulation.scenario import HUB, Options
-from activebroker.simulation.silence import Silence
 from derivation.machine import Machine
 
-Action = Callable[[Event], None]
 AGAIN = 1.0  # seconds after which a process that was told that it is lost starts again
 
 
@@ -38,7 +32,7 @@ class Over(Exception):
     """The directory is gone, as it may be: nothing is promised after that."""
 
 
-class World:
+class World(Surroundings):
     """`begin` joins all hosts to the fabric. `record` keeps the history.
 
     What is set from outside: `inspect` looks at a host after every input and tells what is wrong
@@ -55,32 +49,11 @@ class World:
         options: Options = Options(),  # noqa: B008 - a frozen value
         record: bool = False,
     ) -> None:
-        self.random = rng
-        self.env = simpy.Environment()
-        self.record = record
-        self.history: list[Happening] = []
-        self.violations: list[str] = []
-        self.covered: Counter[Covered] = Counter()
-        self.counts: Counter[str] = Counter()
+        super().__init__(rng, options, record)
         self.kinds = Kinds()
-        self.deaths: dict[str, None] = {}  # names of hosts of which a process has died
         self._killers: dict[str, None] = {}  # channels whose filters have killed their hosts
-        # Channels whose filters no host can load, or (channel, host) where only that cannot.
-        self.unloadable: set[str | tuple[str, str]] = set()
-        self.costly: list[edge.Cost] = []  # what has failed at the edges of nodes
-        self.failing: list[type[fx.Effect]] = []  # of each, the next one fails, wherever that is
-        self.refusing: set[str] = set()  # hosts that can load no filter
-        self.under_way = 0  # what is scheduled, timers left out
-        self.last_timer = 0
-        self.options = options
-        self.network = Network(self, calm(options))  # until `plan`
-        self.names_of_flows = story.Flows()
-        self._digest = hashlib.blake2b(digest_size=16)
-        self._machines: dict[str, dict[Key, tuple[Machine, str]]] = {}
-        self._attached: dict[str, dict[int, None]] = {}  # sources of derivations under way
+        self.network = Network(self, calm(options), self._arrive)  # calm until there are faults
         self._swapped: dict[tuple[str, int], None] = {}
-        self._parties: dict[int, tuple[str, ...]] = {}  # of derivations
-        self.silence = Silence()
         self.again: dict[str, None] = {}  # who starts anew when told that it is lost
         self.ended: list[Host] = []  # processes that ended when they were told that they are lost
         self.hosts: dict[str, Host] = {}
@@ -99,22 +72,6 @@ class World:
         self.run_until(lambda: all(host.joined for host in self.hosts.values()))
 
     # --- time ---------------------------------------------------------------------------------
-
-    def soon(self, after: float, action: Action) -> None:
-        """Do something in `after` seconds; until then something is under way."""
-        self.under_way += 1
-        callbacks = Timeout(self.env, after).callbacks
-        assert callbacks is not None
-        callbacks += (self._no_more, action)
-
-    def _no_more(self, _: Event) -> None:
-        self.under_way -= 1
-
-    def later(self, after: float, action: Action) -> None:
-        """The same for a timer, for which nobody waits."""
-        callbacks = Timeout(self.env, after).callbacks
-        assert callbacks is not None
-        callbacks.append(action)
 
     def run_until(self, reached: Callable[[], bool], within: float = 120.0) -> None:
         """Let time pass until `reached()`; Stuck after `within` seconds."""
@@ -138,10 +95,6 @@ class World:
         return self.under_way == 0 and not any(
             link.unacknowledged for host in self.alive() for link in host.node.peers.links.values()
         )
-
-    def work_time(self) -> float:
-        rng = self.random
-        return self.options.work * rng.random() if rng.random() < 0.7 else 0.0
 
     # --- hosts --------------------------------------------------------------------------------
 
@@ -211,7 +164,7 @@ class World:
     def end_process(self, host: Host) -> None:
         """The process is gone, with all that it had."""
         host.alive = host.joined = False
-        self.network.sever(host)
+        self.network.sever(host.member, self.hosts)
         self._machines.pop(host.name, None)
         self._attached.pop(host.name, None)
 
@@ -271,73 +224,12 @@ class World:
         assert self.rejoin is not None
         self.rejoin(host, left)
 
-    # --- what is seen -------------------------------------------------------------------------
-
-    def cover(self, kind: str, *names: str) -> None:
-        """A fault takes effect at hosts: count it for every machine there."""
-        for name in names:
-            for (machine, _, _), (_, state) in self._machines.get(name, {}).items():
-                self.covered[machine, state, kind] += 1
-            for _ in self._attached.get(name, ()):
-                self.covered["source", "ATTACHED", kind] += 1
-
-    def cover_restart(self, name: str) -> None:
-        """A process starts anew: count it for every machine that its predecessor had a part in."""
-        for machines_ in self._machines.values():
-            for (machine, derivation, _), (_, state) in machines_.items():
-                if name in self._parties.get(derivation, ()):
-                    self.covered[machine, state, "restart"] += 1
-        for attached in self._attached.values():
-            for derivation in attached:
-                if name in self._parties.get(derivation, ()):
-                    self.covered["source", "ATTACHED", "restart"] += 1
-
-    def frame_fault(self, kind: str, source: str, target: str, frame: tuple[bytes, Any]) -> None:
-        """Something happens to a frame, and so to both its ends."""
-        self.counts[f"frame {kind}"] += 1
-        if self._machines or self._attached:
-            self.cover(kind, source, target)
-        if self.record and kind in ("drop", "repeat", "cut"):
-            what, derivation = self.names_of_flows.describe(frame)
-            if what:
-                kind = "drop" if kind == "cut" else kind
-                self.note(kind, source, what, target, derivation)
-
-    def told(self, source: str, target: str, frame: tuple[bytes, Any]) -> None:
-        """A frame is sent. The trace hash is of these, so that it needs no history."""
-        self._digest.update(struct.pack("d", self.env.now))
-        self._digest.update(frame[0])
-        if self.record:
-            what, derivation = self.names_of_flows.describe(frame)
-            if what:
-                self.note("send", source, what, target, derivation)
-
-    def arrived(self, source: str, target: str, frame: tuple[bytes, Any]) -> None:
-        if self.record:
-            what, derivation = self.names_of_flows.describe(frame)
-            if what:
-                self.note("arrive", source, what, target, derivation)
-
-    def saw(self, host: Host, deliver: fx.Deliver) -> None:
-        """A consumer receives events."""
-        batch = deliver.batch
-        self.counts["events seen"] += len(batch)
-        self._digest.update(batch.seqs.tobytes())
-        if self.record:
-            self.note("see", host.name, f"consumer {deliver.port}: {story.summary(batch)}")
-
-    def note(
-        self, kind: str, place: str, what: str, other: str = "", derivation: int | None = None
+    def _arrive(
+        self, peer: str, source: str, frame: tuple[bytes, Any], input: fx.FrameArrived
     ) -> None:
-        if self.record:
-            self.history.append(Happening(self.env.now, kind, place, what, other, derivation))
+        self.hosts[peer].frame_arrived(source, frame, input)
 
-    def violated(self, kind: str, what: str) -> None:
-        self.violations.append(f"{kind}: {what}")
-
-    @property
-    def digest(self) -> str:
-        return self._digest.hexdigest()
+    # --- what is seen -------------------------------------------------------------------------
 
     def watch(self, host: Host) -> None:
         """Look whether machines of derivations came, went, or are in another state."""
