@@ -146,7 +146,7 @@ class Fabric(Closing, Membership):
             with within(time_here * 0.2):
                 for each in (*self._balancings, *self._open.values()):
                     if isinstance(each, Supplier):
-                        continue
+                        continue  # until consumers have taken what was published
                     failure = self._quietly(each.close)
                     if failure is not None and not isinstance(failure, ActiveBrokerError):
                         failures.append(failure)
