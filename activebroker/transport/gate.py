@@ -39,6 +39,7 @@ class Gate:
     ) -> None:
         self.port = 0  # where the router listens
         self._newcomers = newcomers
+        newcomers.look = self._follow
         self._public_key = public_key
         self._complaints = Complaints(log)
         self._questions: zmq.Socket[bytes] = context.socket(zmq.REP)

@@ -38,7 +38,7 @@ def room() -> int:
     except FileNotFoundError:
         return MOST
     except OSError:
-        return -1  # it could not even open this one
+        opened = limit  # it could not even open this one
     return limit - opened - min(RESERVE, limit // 8)
 
 
@@ -50,9 +50,11 @@ def _limit() -> int | None:
 
 
 class Newcomers:
-    """By file descriptor, oldest first. `cut` ends the connection of one, at once or soon."""
+    """By file descriptor, oldest first. `cut` ends the connection of one, at once or soon; `look`
+    calls `came` and `closed` for those who have, where that is not told at once."""
 
     def __init__(self, cut: Callable[[int], None]) -> None:
+        self.look: Callable[[], object] = lambda: None
         self._cut = cut
         self._here: dict[int, None] = {}
         self._going: dict[int, None] = {}  # were cut, but are not closed yet
@@ -62,15 +64,24 @@ class Newcomers:
 
     def may_stay(self) -> bool:
         """Whether one of those here may, if the others have to go for it."""
-        return room() + len(self._here) + len(self._going) > 0
+        known = {*self._here, *self._going}
+        left = room()
+        # Who has closed has made room already, and who came since then has taken none of it.
+        self.look()
+        return left + len(known & {*self._here, *self._going}) > 0
 
     def stays(self, descriptor: int) -> bool:
         """It has said who it is. Returns whether it may stay: several may have come at once."""
-        if descriptor not in self._here or self.may_stay():
-            self._here.pop(descriptor, None)
-            return True
-        self._end(descriptor)
-        return False
+        if descriptor not in self._here:
+            return descriptor not in self._going
+        may_stay = self.may_stay()
+        if descriptor not in self._here:  # it was cut meanwhile
+            return False
+        if may_stay:
+            del self._here[descriptor]
+        else:
+            self._end(descriptor)
+        return may_stay
 
     def closed(self, descriptor: int) -> None:
         self._going.pop(descriptor, None)

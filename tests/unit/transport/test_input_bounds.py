@@ -114,6 +114,27 @@ def test_some_files_stay_free(monkeypatch: pytest.MonkeyPatch) -> None:
     assert door.newcomers.stays(9)
 
 
+def test_who_has_closed_makes_room_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZeroMQ tells of that after it has happened."""
+    door = Door(80, monkeypatch)  # of which 10 stay free
+    door.open.update(range(100, 170))
+    door.come(*range(8))
+    assert door.newcomers.make_room() == 8, "all are full"
+    door.open.difference_update(range(8))
+    door.newcomers.look = lambda: door.close(*range(8))
+    door.come(8)
+    assert not door.newcomers.stays(8), "there is no room, and none will be made"
+    assert not door.newcomers.stays(8), "it has been cut"
+
+
+def test_who_comes_meanwhile_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    door = Door(80, monkeypatch)
+    door.open.update(range(100, 170))
+    door.come(0)
+    door.newcomers.look = lambda: door.come(1, 2)
+    assert not door.newcomers.stays(0)
+
+
 def test_without_any_file_left_nobody_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
     door = Door(80, monkeypatch)
 
@@ -121,7 +142,7 @@ def test_without_any_file_left_nobody_may_come(monkeypatch: pytest.MonkeyPatch) 
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(newcomers.os, "listdir", none_left)
-    assert newcomers.room() < 0
-    door.come(1)
-    assert not door.newcomers.may_stay()
-    assert door.newcomers.make_room() == 1
+    assert newcomers.room() == -10, "those that stay free are not"
+    door.come(*range(10))
+    assert not door.newcomers.stays(9) and door.cut == [9]
+    assert door.newcomers.make_room() == 9
