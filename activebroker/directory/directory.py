@@ -258,10 +258,12 @@ class Directory:
         self._changes.lost(node)
 
     def ended(self, node: str) -> None:
-        """The process of a member has ended: nobody waits for its silence. But a broker may be
-        started again, and has as long for that as when it is silent."""
-        member = self.members.get(node)
-        if member is not None and not member.is_broker:
+        """The process of a member has ended: nobody waits for its silence. But where there is no
+        other broker, it may be started again, and has as long for that as when it is silent."""
+        if (member := self.members.get(node)) is None:
+            return
+        brokers = {each.name for each in self.members.values() if each.is_broker}
+        if not member.is_broker or brokers - {node, self._me}:
             self._expel(node)
 
     def migration(self, derivation: int) -> Migration | None:

@@ -37,6 +37,13 @@ class PeerHeard:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerHungUp:
+    """The connection to a peer has ended, from the other end: its process may have, too."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
 class PeerEnded:
     """A peer that was dialled at its address is no process any more."""
 
@@ -138,6 +145,7 @@ class TimerFired:
 Input = (
     FrameArrived
     | PeerHeard
+    | PeerHungUp
     | PeerEnded
     | BatchPublished
     | SupplierDrained

@@ -42,6 +42,7 @@ from activebroker.node.effects import (
     LoadStage,
     PeerEnded,
     PeerHeard,
+    PeerHungUp,
     PortClosed,
     PortOpened,
     Reply,
@@ -188,6 +189,8 @@ class Node:
                 self._frame_arrived(decode(head), buffers, source)
             case PeerHeard(peer):
                 self.peers.heard(peer, now)
+            case PeerHungUp(peer):
+                self.peers.greet_again(peer)
             case PeerEnded(peer):
                 if self.directory is not None:
                     self.directory.ended(peer)

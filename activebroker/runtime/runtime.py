@@ -47,6 +47,7 @@ from activebroker.node.effects import (
     OutletClosed,
     PeerEnded,
     PeerHeard,
+    PeerHungUp,
     PortClosed,
     PortOpened,
     Reply,
@@ -320,6 +321,8 @@ class Runtime:
             self._asleep = False
             for peer in self.transport.heard():
                 self._handle(PeerHeard(peer))
+            for peer in self.transport.hung_up():
+                self._handle(PeerHungUp(peer))
             for peer in self.transport.ended():
                 self._handle(PeerEnded(peer))
             for source, head, buffers in arrivals:

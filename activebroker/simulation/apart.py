@@ -55,6 +55,9 @@ def vary(scenario: Scenario) -> Scenario:
     rng = random.Random(f"edge {seed}")
     if rng.random() < 0.08:
         faults = (*faults, *at_the_edge(rng, options, steps))
+    rng = random.Random(f"noticed {seed}")
+    if rng.random() < 0.25:
+        options = replace(options, noticed=rng.choice((0.001, 0.05, 0.3)))
     return Scenario(seed, options, steps, faults)
 
 

@@ -71,6 +71,7 @@ class Options:
     lease: float = 0.0  # seconds, of derived channels; 0: they are kept
     rejoining: bool = False  # processes that are no brokers join again when they are lost
     supervised: float = 0.0  # seconds until a broker that a filter has killed starts again
+    noticed: float = 0.0  # seconds until the directory hears of a death; 0: of none
 
 
 @dataclass(frozen=True, slots=True)

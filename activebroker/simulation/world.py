@@ -10,7 +10,7 @@ import simpy
 from simpy.events import Event
 
 from activebroker.node import effects as fx
-from activebroker.node.effects import Departed
+from activebroker.node.effects import Departed, PeerEnded
 from activebroker.protocol.messages import ClaimName, Join
 from activebroker.protocol.specs import Member
 from activebroker.simulation import story
@@ -102,12 +102,19 @@ class World(Surroundings):
         return [host for host in self.hosts.values() if host.alive]
 
     def kill(self, name: str) -> None:
-        """The process is gone, and nobody is told."""
+        """The process is gone. The directory alone may be told, before there is another one."""
         host = self.hosts[name]
         self.cover("crash", name)
         self.note("fault", name, "crash")
         self.deaths[name] = None
         self.end_process(host)
+        if self.options.noticed:
+            self.soon(self.options.noticed, lambda _: self._notice(host))
+
+    def _notice(self, host: Host) -> None:
+        hub = self.hosts[HUB]
+        if hub.alive and self.hosts[host.name] is host:
+            hub.give(PeerEnded(host.name))
 
     def killed_by_filter(self, host: Host, channel: str) -> None:
         """A filter has killed the process that runs it; brokers have a supervisor.

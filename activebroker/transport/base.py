@@ -32,6 +32,11 @@ class Transport(Protocol):
         """Peers of which part of a frame has come since this was asked before."""
         ...
 
+    def hung_up(self) -> Iterable[str]:
+        """Peers whose last connection has ended since this was asked before. Whoever sends to one
+        learns whether its process has ended, too."""
+        ...
+
     def ended(self) -> Iterable[str]:
         """Peers of which it has turned out since this was asked before that their process has
         ended: they have hung up, and nobody listens any more where they did."""

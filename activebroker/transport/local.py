@@ -44,6 +44,9 @@ class LocalTransport:
     def heard(self) -> Iterable[str]:
         return ()
 
+    def hung_up(self) -> Iterable[str]:
+        return ()
+
     def ended(self) -> Iterable[str]:
         return ()
 

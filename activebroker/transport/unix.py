@@ -40,6 +40,7 @@ class UnixSockets:
         self._peers: dict[int, str] = {}  # who is at the other end, as soon as it has said so
         self._used: dict[str, Wire] = {}  # by peer
         self._hung_up: dict[str, None] = {}  # who has, and was not seen again
+        self._news: list[str] = []  # those of them of whom nobody has been told
         self._ended: list[str] = []
         self._newcomers = newcomers
         self._rests_until = math.inf  # while it accepts no connections
@@ -117,6 +118,11 @@ class UnixSockets:
             self._watch.add(self._listener)
             return timeout
         return left if timeout is None else min(left, timeout)
+
+    def hung_up(self) -> list[str]:
+        """The peers that have no connection any more, as far as this was not told before."""
+        news, self._news = self._news, []
+        return news
 
     def ended(self) -> list[str]:
         """The peers that have ended, as far as this was not told before."""
@@ -196,6 +202,7 @@ class UnixSockets:
         self._drop(wire)
         if peer is not None and peer not in self._used:
             self._hung_up[peer] = None
+            self._news.append(peer)
             if len(self._hung_up) > HUNG_UP_KEPT:
                 del self._hung_up[next(iter(self._hung_up))]
 

@@ -146,6 +146,9 @@ class ZeroMQTransport:
         heard, self._heard = self._heard, set()
         return heard
 
+    def hung_up(self) -> Iterable[str]:
+        return self._unix.hung_up()
+
     def ended(self) -> Iterable[str]:
         return self._unix.ended()
 

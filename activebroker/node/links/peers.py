@@ -116,6 +116,11 @@ class Peers:
         link.peer_incarnation = frame.incarnation
         return link.receive(frame, buffers, now)
 
+    def greet_again(self, peer: str) -> None:
+        """Let the transport connect anew."""
+        if (link := self.links.get(peer)) is not None:
+            link.greet()
+
     def heard(self, peer: str, now: float) -> None:
         """Something has come from a peer, if no whole frame yet."""
         if (link := self.links.get(peer)) is not None:

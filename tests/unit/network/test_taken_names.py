@@ -6,7 +6,7 @@ import pytest
 from scene_for_tests import COUNTED, Scene
 
 from activebroker.core.errors import NameTaken, Unreachable
-from activebroker.node.effects import PeerEnded
+from activebroker.node.effects import PeerEnded, PeerHungUp, Transmit
 from activebroker.protocol.messages import ClaimName, Join, OpenSupplier, Subscribe
 from activebroker.simulation.reference import Count
 
@@ -147,10 +147,23 @@ def test_whose_process_has_ended_is_lost_at_once_and_what_waits_for_it_goes_on(
     assert scene.net.env.now - began < SOON
 
 
-def test_a_broker_that_has_ended_has_time_to_come_back(scene: Scene) -> None:
-    """What it had does not go to others before."""
-    gone(scene, "atlanta", "killed")
+def test_the_only_broker_beside_the_directory_has_time_to_come_back(scene: Scene) -> None:
+    """What it had does not go to programs before; else it goes on at another broker at once."""
+    for name in ("atlanta", "dallas"):
+        gone(scene, name, "killed")
     scene.host("hub").give(PeerEnded("atlanta"))
-    assert "atlanta" in scene.directory.members
-    claim(scene, "atlanta")
     assert "atlanta" not in scene.directory.members
+    scene.host("hub").give(PeerEnded("dallas"))
+    scene.net.run_for(SOON)
+    assert "dallas" in scene.directory.members
+    scene.ask("west", ClaimName("dallas"))
+    assert "dallas" not in scene.directory.members
+
+
+def test_who_has_hung_up_is_greeted_at_once_so_that_it_shows_whether_it_lives(
+    scene: Scene,
+) -> None:
+    scene.net.run_for(1.0)
+    effects = scene.host("hub").node.handle(PeerHungUp("atlanta"), scene.net.env.now)
+    assert [each.peer for each in effects if isinstance(each, Transmit)] == ["atlanta"]
+    assert scene.host("hub").node.handle(PeerHungUp("nobody"), scene.net.env.now) == []

@@ -152,10 +152,12 @@ def test_a_peer_that_was_killed_has_ended(make, answering):
     ended: list[str] = []
     end = time.monotonic() + 10.0
     while not ended and time.monotonic() < end:
-        a.receive(0.01)
-        a.transmit("b", address, hello)
+        a.receive(10.0)
+        for peer in a.hung_up():
+            a.transmit(peer, address, hello)
         ended += a.ended()
     assert ended == ["b"]
+    assert list(a.hung_up()) == []
     a.transmit("b", address, hello)
     assert list(a.ended()) == [], "it is told once"
 
