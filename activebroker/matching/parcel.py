@@ -78,7 +78,7 @@ def split(
         return None, parcel
     if not after.any():
         return parcel, None
-    first = int(after.argmax())  # the counts go up
+    first = int(np.argmax(after))  # the counts go up
     before, rest = batch.slice(0, first), batch.slice(first, batch.num_rows - first)
     return (
         Parcel(before, parcel.certain, since, None, None if rows is None else rows[:first]),

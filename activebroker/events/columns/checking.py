@@ -64,7 +64,7 @@ class Layout:
         for i in self._texts:
             offset, size = buffers[2 * i : 2 * i + 2]
             text = np.frombuffer(data, np.uint8, size, places.body + offset)
-            if int(np.maximum.reduce(text, initial=0)) >= 128:
+            if int(np.max(text, initial=0)) >= 128:
                 return False
         return True
 
