@@ -210,6 +210,9 @@ class Directory:
                 whole = isinstance(body, Move | Offload | Modulate | CloseChannel)
                 if whole and self._recoveries.waits(each.name):
                     return f"The filter of channel {each.name!r} waits for a place to go on"
+                relays = (relay.name for relay in self.graph.relays_of(each))
+                if whole and any(map(self._recoveries.waits, relays)):
+                    return f"A relay of channel {each.name!r} waits for a place to go on"
             if isinstance(body, Modulate) and channel.returning:
                 return f"Channel {name!r} is still on its way to its suppliers"
             if isinstance(body, Derive) and body.at == SUPPLIER:

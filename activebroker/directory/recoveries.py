@@ -101,7 +101,7 @@ class Recoveries:
         inputs = _inputs(channel)
         if not relay and (why := record.spent(self._budget, inputs, now)):
             return f"it is in quarantine: {why}"
-        if (pause := record.pause(now)) > 1e-6:
+        if not relay and (pause := record.pause(now)) > 1e-6:
             log.info("what makes channel %r goes on in %.1f s", name, pause)
             search.none = now + pause
             yield from self._later(channel, search, pause)

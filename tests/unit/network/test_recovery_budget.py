@@ -12,7 +12,7 @@ from activebroker.directory.deaths import MINUTE, Record
 from activebroker.directory.recoveries import LONGEST_WAIT, TRIAL
 from activebroker.directory.recovery import Recovery
 from activebroker.node.dataplane.outlet import WINDOW
-from activebroker.protocol.messages import ClaimName, OpenChannel
+from activebroker.protocol.messages import ClaimName, CloseChannel, OpenChannel
 from activebroker.protocol.specs import NOWHERE, UNPLACED
 from activebroker.simulation.reference import Count, Deadly
 
@@ -284,3 +284,47 @@ def test_a_filter_that_waits_holds_nobody_up(scene: Scene, monkeypatch: pytest.M
     scene.net.run_for(LONG)
     assert sink.traces == ["0/1", "1/2", "2/3", "3/4"]
     scene.finish(sink, plain)
+
+
+def test_a_relay_runs_nobody_s_code_and_makes_no_pause(scene: Scene) -> None:
+    source = scene.supplier("east", "JFK")
+    sink = scene.subscribe("west", "x")
+    scene.offload(source, "atlanta")
+    for number in range(4):
+        (relay,) = scene.directory.graph.relays.values()
+        lost = relay.at
+        scene.net.kill(lost)
+        scene.ask("hub", ClaimName(lost))
+        scene.net.run_for(0.5)
+        assert not scene.directory._recoveries.waits(relay.name)
+        scene.net.join(scene.net.restart(lost))
+        source.publish(number)
+    scene.settle()
+    assert sink.traces == [str(number) for number in range(4)]
+    scene.finish(sink)
+
+
+def test_a_channel_is_closed_when_its_relay_has_a_place_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those whom it serves would wait for what it has still to pass on."""
+    source = scene.supplier("east", "JFK")
+    derived = scene.derive(Count, "dallas")
+    sinks = scene.subscribe("west", "x"), scene.subscribe("west", derived)
+    scene.offload(source, "atlanta")
+    with monkeypatch.context() as nowhere:
+        nowhere.setattr(Recovery, "candidates", lambda recovery, *args: [])
+        kill(scene, "atlanta")
+        (relay,) = scene.directory.graph.relays.values()
+        assert scene.directory._recoveries.waits(relay.name)
+        source.publish(0, 1)
+        closing = scene.begin("hub", CloseChannel("x"))
+        scene.net.run_for(1.0)
+        assert not closing.done
+    scene.net.run_until(lambda: closing.done)
+    scene.settle()
+    assert closing.error is None
+    for sink, traces in zip(sinks, (["0", "1"], ["0/1", "1/2"]), strict=True):
+        assert sink.traces == traces
+        assert sink.intake.ended and sink.intake.error is None
+    scene.check_nothing_left()
