@@ -30,7 +30,7 @@ FOUND = {
     "a port does not tell how far it has come": 192,
     "the checkpoint's state is not restored": 629,
     "the numbering of what comes out is not restored": 76,
-    "a filter goes on before those whom its events are for are served": 246,
+    "a filter goes on before those whom its events are for are served": 207,
     "what is sent is not widened": 44,
     "what is sent too much is not filtered": 688,
     "what was sent before is filtered with the new parameters": 62,
