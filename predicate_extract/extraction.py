@@ -39,7 +39,7 @@ def extract(
     *args: object,
     schema: pa.Schema | None = None,
     content: type | None = None,
-    modulated: Mapping[str, object] | None = None,
+    parameters: Mapping[str, object] | None = None,
     **kwargs: object,
 ) -> Extraction:
     """Find the predicate of a filter class, of an instance of one, or of a function of the content.
@@ -47,8 +47,8 @@ def extract(
     `args` and `kwargs` are what a filter class will be constructed with; it may be constructed here
     to learn its constants. With a `schema`, only its fields count as plain data; without one, every
     attribute of the content does. `content` is the class of the contents: its properties, methods
-    and constants are followed too. `modulated` are the values that attributes of a filter are given
-    once it is made. What cannot be analysed weakens the predicate and never fails.
+    and constants are followed too. `parameters` are the values that attributes of a filter are
+    given once it is made. What cannot be analysed weakens the predicate and never fails.
 
     A filter class may have the attribute `effects = "ignore"`: then an event that would only change
     its state, or be logged, need not arrive.
@@ -56,7 +56,7 @@ def extract(
     Raises: NotAFilter, if the target is none of the three, or if only a class can take arguments.
     """
     known = Content(schema, content)
-    return _unfailing(target, lambda: _extract(target, known, args, kwargs, modulated))
+    return _unfailing(target, lambda: _extract(target, known, args, kwargs, parameters))
 
 
 def _unfailing(target: object, extraction: Callable[[], Extraction]) -> Extraction:
@@ -76,7 +76,7 @@ def _extract(
     known: Content,
     args: tuple[object, ...],
     kwargs: dict[str, object],
-    modulated: Mapping[str, object] | None,
+    parameters: Mapping[str, object] | None,
 ) -> Extraction:
     if isinstance(target, FunctionType):
         _refuse_arguments(target.__qualname__, args, kwargs)
@@ -86,14 +86,14 @@ def _extract(
             raise NotAFilter(
                 f"{target.__qualname__} is not a filter: it has no method enqueue(self, event)."
             )
-        return _extract_filter(FilterInstance(target, None, args, kwargs, modulated), known)
+        return _extract_filter(FilterInstance(target, None, args, kwargs, parameters), known)
     if isinstance(target, functools.partial):
         _refuse_arguments(repr(target), args, kwargs)
         return _extract_partial(target, known)
     cls = type(target)
     if callable(getattr(cls, "enqueue", None)):
         _refuse_arguments(f"an instance of {cls.__qualname__}", args, kwargs)
-        return _extract_filter(FilterInstance(cls, target, (), {}, modulated), known)
+        return _extract_filter(FilterInstance(cls, target, (), {}, parameters), known)
     if callable(target):
         _refuse_arguments(repr(target), args, kwargs)
         name = getattr(target, "__qualname__", cls.__qualname__)

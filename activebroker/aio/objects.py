@@ -174,9 +174,9 @@ class Channel(Wrapper[blocking.Channel]):
         undo=blocking.Channel.close,
     )
 
-    async def modulate(self, *, timeout: float = 10.0, **values: object) -> None:
-        """Set parameters of this channel's filter, as `activebroker.Channel.modulate` does."""
-        await self._calls.run(lambda: self.sync.modulate(timeout=timeout, **values))
+    async def reconfigure(self, *, timeout: float = 10.0, **values: object) -> None:
+        """Set parameters of this channel's filter, as `activebroker.Channel.reconfigure` does."""
+        await self._calls.run(lambda: self.sync.reconfigure(timeout=timeout, **values))
 
     @property
     def name(self) -> str:

@@ -110,7 +110,7 @@ class MoveFailed(ActiveBrokerError):
     failed and the filter goes on elsewhere. The message says which."""
 
 
-class ModulationFailed(ActiveBrokerError):
+class ReconfigurationFailed(ActiveBrokerError):
     """A filter did not get its new parameters, has not got them yet, or at some places only. The
     message says which."""
 

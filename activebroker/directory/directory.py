@@ -29,7 +29,6 @@ from activebroker.directory.endings import Endings
 from activebroker.directory.graph import Graph
 from activebroker.directory.leases import Leases
 from activebroker.directory.migration import Migration
-from activebroker.directory.modulation import modulate
 from activebroker.directory.names import (
     channel_named,
     free_name,
@@ -39,6 +38,7 @@ from activebroker.directory.names import (
 )
 from activebroker.directory.parts import SUPPLIER, Channel, Outlet, Port
 from activebroker.directory.placing import Placing
+from activebroker.directory.reconfiguration import reconfigure
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.recovery import Recovery
 from activebroker.directory.report import report
@@ -58,7 +58,6 @@ from activebroker.protocol.messages import (
     Join,
     Leave,
     MembersChanged,
-    Modulate,
     Move,
     Offload,
     OpenChannel,
@@ -66,6 +65,7 @@ from activebroker.protocol.messages import (
     OpenSupplier,
     OutletDrained,
     PeerSuspected,
+    Reconfigure,
     ReportNode,
     ReportStatus,
     Subscribe,
@@ -207,13 +207,13 @@ class Directory:
             for each in self.graph.subtree(root.name):
                 if each.next is not None:
                     return f"The filter of channel {each.name!r} is still changing"
-                whole = isinstance(body, Move | Offload | Modulate | CloseChannel)
+                whole = isinstance(body, Move | Offload | Reconfigure | CloseChannel)
                 if whole and self._recoveries.waits(each.name):
                     return f"The filter of channel {each.name!r} waits for a place to go on"
                 relays = (relay.name for relay in self.graph.relays_of(each))
                 if whole and any(map(self._recoveries.waits, relays)):
                     return f"A relay of channel {each.name!r} waits for a place to go on"
-            if isinstance(body, Modulate) and channel.returning:
+            if isinstance(body, Reconfigure) and channel.returning:
                 return f"Channel {name!r} is still on its way to its suppliers"
             if isinstance(body, Derive) and body.at == SUPPLIER:
                 if channel.returning:
@@ -543,8 +543,8 @@ class Directory:
     def _Move(self, body: Move) -> Change:
         return self._derivations.move(body)
 
-    def _Modulate(self, body: Modulate) -> Change:
-        return modulate(self._wiring, body)
+    def _Reconfigure(self, body: Reconfigure) -> Change:
+        return reconfigure(self._wiring, body)
 
     def _Offload(self, body: Offload) -> Change:
         return self._derivations.offload(body)

@@ -145,29 +145,29 @@ class Channel(Bound):
         channel._derived = spec, input_type
         return channel
 
-    def modulate(self, *, timeout: float = 10.0, **values: object) -> None:
+    def reconfigure(self, *, timeout: float = 10.0, **values: object) -> None:
         """Set parameters of this channel's filter while events flow: attributes that its class
-        names in `modulated`.
+        names in `parameters`.
 
         Returns when the filter has them. At each place, the events up to one are decided with the
         old values, and those behind it with the new ones, also upstream: the predicate is derived
         anew. The state stays. Only where the channel was derived.
 
-        Raises InvalidFilter, FilterNotPicklable; ModulationFailed, where the filter stays as it
-        was, or does not have the values after `timeout` seconds yet, or has them at some of its
+        Raises InvalidFilter, FilterNotPicklable; ReconfigurationFailed, where the filter stays as
+        it was, or does not have the values after `timeout` seconds yet, or has them at some of its
         suppliers only: the message says which.
         """
         if self._derived is None:
             raise InvalidFilter(
-                f"The filter of channel {self.name!r} can be modulated where it was derived: on "
+                f"The filter of channel {self.name!r} can be reconfigured where it was derived: on "
                 "the channel that derive(...) returned."
             )
         fabric = self._fabric
         spec, input_type = self._derived
-        spec = spec.modulated(values)
+        spec = spec.reconfigured(values)
         extraction = analyse(spec, input_type)
         envelope = pack(spec, input_type, extraction, key=fabric.signing_key)
-        fabric.modulate(self.name, envelope, timeout)
+        fabric.reconfigure(self.name, envelope, timeout)
         self._derived, self.extraction = (spec, input_type), extraction
 
     def move(self, to: str, *, timeout: float = 30.0) -> None:

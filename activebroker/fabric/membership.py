@@ -24,10 +24,10 @@ from activebroker.protocol.messages import (
     CloseChannel,
     Derive,
     FailuresReported,
-    Modulate,
     Move,
     Offload,
     OpenChannel,
+    Reconfigure,
 )
 from activebroker.protocol.messages import ReportStatus as AskStatus
 from activebroker.runtime import EventQueue, PublishBuffer, Runtime, Succession
@@ -152,8 +152,8 @@ class Membership(Bound):
         self.derive_elsewhere(Move(channel, to, self.node, timeout))
         self._program.changed(channel, at=to)
 
-    def modulate(self, channel: str, envelope: Envelope, timeout: float) -> None:
-        body = Modulate(channel, envelope, self.node, timeout)
+    def reconfigure(self, channel: str, envelope: Envelope, timeout: float) -> None:
+        body = Reconfigure(channel, envelope, self.node, timeout)
         with self.steady():
             self._request(body, timeout + PATIENCE)
         self._program.changed(channel, envelope=envelope)

@@ -20,7 +20,7 @@ def analyse(spec: FilterSpec, input_type: EventType) -> Extraction:
     args = spec.args if spec.instance is None else ()
     if spec.cls is FunctionFilter:
         target, args = spec.args[0], ()
-    extraction = extract(target, *args, schema=schema, content=content, modulated=spec.values)
+    extraction = extract(target, *args, schema=schema, content=content, parameters=spec.values)
     if schema is not None:
         _check_fields(extraction, input_type)
     return extraction

@@ -39,8 +39,9 @@ class FIFOFilter:
         `"keep"`: an event that would only change the filter's state, be logged, or do anything
         else that can be seen, has to arrive. `"ignore"`: it need not, which makes the predicate
         sharper; then such effects happen for some events only.
-    `modulated`
-        The names of attributes that `channel.modulate(name=value)` may set while the filter runs.
+    `parameters`
+        The names of attributes that `channel.reconfigure(name=value)` may set while the filter
+        runs.
     `idle_after`
         `on_idle` is called when this many seconds (at most twice as many) have passed without
         an event; None: never.
@@ -50,7 +51,7 @@ class FIFOFilter:
     on_error: ClassVar[Literal["skip", "stop"]] = "skip"
     shared: ClassVar[bool] = False
     effects: ClassVar[Literal["keep", "ignore"]] = "keep"
-    modulated: ClassVar[tuple[str, ...]] = ()
+    parameters: ClassVar[tuple[str, ...]] = ()
     idle_after: ClassVar[float | None] = None
 
     _forwarded: list[Event]

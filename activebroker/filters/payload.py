@@ -59,8 +59,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 class Payload:
     """An unpacked envelope: how to make instances, and the event types on both sides.
 
-    `values` are those that `modulate` sets. `stateless`: it is the predicate that decides, in place
-    of the filter. `types` are the event types with the classes that the filter's code knows;
+    `values` are those that `reconfigure` sets. `stateless`: it is the predicate that decides, in
+    place of the filter. `types` are the event types with the classes that the filter's code knows;
     `live`: it knows those that its module has now.
     """
 
@@ -82,7 +82,7 @@ class Payload:
             known = (known or batch.type).latest()
         return batch if known is None or known is batch.type else batch.as_type(known)
 
-    def modulate(self, instance: FIFOFilter) -> None:
+    def reconfigure(self, instance: FIFOFilter) -> None:
         """Give an instance its parameters: copies, so that instances share nothing."""
         for name, value in copy.deepcopy(dict(self.values)).items():
             setattr(instance, name, value)
@@ -143,7 +143,7 @@ class FilterSpec:
                     f"{head.__qualname__} has no enqueue of its own: define enqueue(self, event) "
                     "and forward with super().enqueue(event)."
                 )
-            _check_modulated(head)
+            _check_parameters(head)
             return cls(head, args, instance)
         if callable(head) and not args:
             return cls(FunctionFilter, (head,))
@@ -159,25 +159,25 @@ class FilterSpec:
         else:
             check_class(self.cls, self.args, self.instance, found)
 
-    def modulated(self, values: Mapping[str, Any]) -> FilterSpec:
+    def reconfigured(self, values: Mapping[str, Any]) -> FilterSpec:
         """The same filter with other values of some attributes.
 
-        Raises InvalidFilter where its class does not name one of them in `modulated`.
+        Raises InvalidFilter where its class does not name one of them in `parameters`.
         """
-        known = self.cls.modulated
+        known = self.cls.parameters
         if not values:
             raise InvalidFilter(
-                "modulate needs a parameter and its value: modulate(limit=200)."
+                "reconfigure needs a parameter and its value: reconfigure(limit=200)."
                 + (f" {self.name} has {', '.join(known)}." if known else "")
             )
         for name in values:
             if name not in known:
                 raise InvalidFilter(
-                    f"{self.name} has no parameter {name!r} to modulate."
+                    f"{self.name} has no parameter {name!r} to reconfigure."
                     + (
                         suggestion(name, known)
                         if known
-                        else f" Name it in the class: modulated = ({name!r},)."
+                        else f" Name it in the class: parameters = ({name!r},)."
                     )
                 )
         return replace(self, values={**self.values, **values})
@@ -198,17 +198,17 @@ class FilterSpec:
         return input_type if self.output is None else _event_type(self.output)
 
 
-def _check_modulated(cls: type[FIFOFilter]) -> None:
-    names = cls.modulated
+def _check_parameters(cls: type[FIFOFilter]) -> None:
+    names = cls.parameters
     if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
         raise InvalidFilter(
-            f"{cls.__qualname__}.modulated is a tuple of names of attributes, as in "
-            f'modulated = ("limit",); got {names!r}.'
+            f"{cls.__qualname__}.parameters is a tuple of names of attributes, as in "
+            f'parameters = ("limit",); got {names!r}.'
         )
     if "timeout" in names:
         raise InvalidFilter(
-            f"{cls.__qualname__} cannot have a parameter 'timeout' to modulate: that is an "
-            "argument of modulate itself. Choose another name."
+            f"{cls.__qualname__} cannot have a parameter 'timeout' to reconfigure: that is an "
+            "argument of reconfigure itself. Choose another name."
         )
 
 
@@ -316,7 +316,7 @@ def unpack(envelope: Envelope, key: bytes) -> Payload:
         made: FIFOFilter = (
             cls(*copy.deepcopy(args)) if instance is None else copy.deepcopy(instance)
         )
-        payload.modulate(made)
+        payload.reconfigure(made)
         return made
 
     code = args[0] if cls is FunctionFilter else cls.enqueue

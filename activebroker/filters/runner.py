@@ -69,7 +69,7 @@ class Runner(Protocol):
     def end_all(self) -> RunResult: ...
     def snapshot(self) -> dict[str, bytes]: ...
     def restore(self, states: dict[str, bytes]) -> None: ...
-    def modulate(self, payload: Payload, envelope: Envelope) -> None: ...
+    def reconfigure(self, payload: Payload, envelope: Envelope) -> None: ...
     def close(self) -> None: ...
 
 
@@ -213,7 +213,7 @@ class FilterRunner:
         if errors:
             raise errors[0]
 
-    def modulate(self, payload: Payload, envelope: Envelope) -> None:
+    def reconfigure(self, payload: Payload, envelope: Envelope) -> None:
         """Give all instances, and those that are made later, the parameters of another payload.
 
         Raises whatever setting them raises, mostly before any instance has one.
@@ -222,7 +222,7 @@ class FilterRunner:
         if payload.stateless or self._payload.stateless:
             self._instances.clear()  # each predicate has instances of its own
         for instance in self._instances.values():
-            payload.modulate(instance)
+            payload.reconfigure(instance)
         self._payload, self._only_looks = payload, envelope.only_looks
 
     def _instance(self, supplier: str, result: RunResult) -> FIFOFilter:

@@ -208,7 +208,7 @@ class Move(Message, frozen=True):
     patience: float
 
 
-class Modulate(Message, frozen=True):
+class Reconfigure(Message, frozen=True):
     """Give a channel's filter other parameters: those of this envelope."""
 
     channel: str
@@ -384,7 +384,7 @@ CallBody = (
     | Derive
     | Move
     | Offload
-    | Modulate
+    | Reconfigure
     | ReportStatus
     | TellStory
     | ReportNode

@@ -133,7 +133,7 @@ class _Worker:
     def _change(self, runner: Runner, envelope: Envelope) -> None:
         taken: dict[str, bytes] = {}
         try:
-            runner.modulate(self._unpack(envelope), envelope)
+            runner.reconfigure(self._unpack(envelope), envelope)
         except BaseException as error:  # noqa: BLE001 - a payload can raise anything
             self._post(StageChanged(self._spec.id, {}, f"{type(error).__name__}: {error}"))
             return

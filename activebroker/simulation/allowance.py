@@ -5,8 +5,8 @@ from __future__ import annotations
 from activebroker.core.errors import (
     ActiveBrokerError,
     DeadlineExceeded,
-    ModulationFailed,
     MoveFailed,
+    ReconfigurationFailed,
     Unreachable,
 )
 from activebroker.directory.changes import PATIENCE
@@ -69,7 +69,7 @@ class Allowance:
             return True
         if isinstance(error, DeadlineExceeded):
             return self._slow
-        return isinstance(error, MoveFailed | ModulationFailed) and not self._patient
+        return isinstance(error, MoveFailed | ReconfigurationFailed) and not self._patient
 
     def end(self, consumer: Consumer) -> bool:
         """Whether a subscription may end as it did."""

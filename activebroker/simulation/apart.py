@@ -10,8 +10,8 @@ from dataclasses import replace
 from activebroker.simulation.scenario import (
     DEADLY,
     HEAVY,
-    MODULATED,
     RAISING,
+    RECONFIGURED,
     TOUCHY,
     Fault,
     FaultKind,
@@ -33,7 +33,7 @@ def vary(scenario: Scenario) -> Scenario:
         return rejoining(rng, scenario)
     rng = random.Random(f"modulate {seed}")
     if rng.random() < 0.12:
-        more, deaths = modulations(rng, options, steps)
+        more, deaths = reconfigurations(rng, options, steps)
         steps = _sorted(*steps, *more)
         if not any(fault.do == "crash" for fault in faults):
             faults = (*faults, *deaths)
@@ -49,8 +49,8 @@ def vary(scenario: Scenario) -> Scenario:
         options = replace(options, supervised=rng.choice((0.1, 1.0, 3.0)), refusing=False)
         steps, faults = deadly(rng, options, steps), ()
     rng = random.Random(f"unreadable {seed}")
-    modulated = any(step.do == "modulate" for step in steps)  # whose contents are many
-    if rng.random() < 0.08 and not modulated:
+    reconfigured = any(step.do == "reconfigure" for step in steps)  # whose contents are many
+    if rng.random() < 0.08 and not reconfigured:
         steps = _sorted(*unreadable(rng, options, steps))
     rng = random.Random(f"edge {seed}")
     if rng.random() < 0.08:
@@ -65,7 +65,7 @@ def _sorted(*steps: Step) -> tuple[Step, ...]:
     return tuple(sorted(steps, key=lambda step: step.at))
 
 
-def modulations(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> Drawn:
+def reconfigurations(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> Drawn:
     """A filter is given other parameters while events flow, once or more; its broker may die."""
     pick, last = rng.choice, steps[-1].at
     broker = rng.randrange(options.brokers)
@@ -78,11 +78,11 @@ def modulations(rng: random.Random, options: Options, steps: tuple[Step, ...]) -
         Step(rng.uniform(0.0, 0.1), "derive", number(), pick((0, number())), number(), place)
         for place in pick(((1 + broker,), (number(),), (1 + broker, number())))
     ]
-    found = [replace(each, choice=MODULATED + each.choice) for each in found]
+    found = [replace(each, choice=RECONFIGURED + each.choice) for each in found]
     found += [Step(rng.uniform(0.1, 0.2), "subscribe", number(), number()) for _ in range(2)]
     for _ in range(pick((1, 2, 2, 3))):
         at = rng.uniform(0.15, max(0.3, last))
-        found.append(Step(at, "modulate", number(), number(), number()))
+        found.append(Step(at, "reconfigure", number(), number(), number()))
         for _ in range(pick((1, 2, 3))):
             over = options.slowest * pick((2, 10, 20))
             due = max(0.1, at - rng.random() * 2 * options.slowest)
@@ -90,7 +90,7 @@ def modulations(rng: random.Random, options: Options, steps: tuple[Step, ...]) -
             found.append(Step(due, "publish", 0, number(), pick((1, 1, 2, 4)), 0, times, over))
     deaths = []
     if dies:
-        at = max(each.at for each in found if each.do == "modulate")
+        at = max(each.at for each in found if each.do == "reconfigure")
         at += rng.uniform(0.0, 12 * options.slowest + 0.05)
         deaths.append(Fault(at, "crash", 1 + broker, seconds=pick((0.0, 0.05, 12.0))))
     return tuple(found), tuple(deaths)
@@ -137,7 +137,7 @@ def deadly(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tup
 def raising(rng: random.Random, steps: tuple[Step, ...]) -> Iterator[Step]:
     """Some filters have predicates that raise; most of them behind a relay."""
     for step in steps:
-        if step.do == "derive" and step.choice < MODULATED and rng.random() < 0.7:
+        if step.do == "derive" and step.choice < RECONFIGURED and rng.random() < 0.7:
             step = replace(step, choice=RAISING)
         yield step
     if rng.random() < 0.7:

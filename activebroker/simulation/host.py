@@ -469,7 +469,7 @@ class Host:
         def change() -> fx.Input | None:
             if (runner := self.runners.get(effect.stage)) is None:
                 return None
-            runner.modulate(payload_of(effect.envelope), effect.envelope)
+            runner.reconfigure(payload_of(effect.envelope), effect.envelope)
             state: dict[str, bytes] = {}
             self._attempt(effect.stage, lambda: state.update(runner.snapshot()))
             return fx.StageChanged(effect.stage, state)

@@ -16,7 +16,7 @@ from activebroker.node.node import Node
 from activebroker.protocol.messages import Move, Offload
 from activebroker.simulation.machines import migration
 from activebroker.simulation.outcome import Carried
-from activebroker.simulation.reference import FILTERS, MODULATED, RAISING
+from activebroker.simulation.reference import FILTERS, RAISING, RECONFIGURED
 from activebroker.simulation.scenario import BROKER_NAMES, HUB
 
 BROKER = "broker"
@@ -43,8 +43,8 @@ Cell = tuple[str, str, bool]  # row, column, whether of stateful filters
 
 _STATEFUL = {
     cls.__name__
-    for cls in (*FILTERS, *MODULATED, *RAISING)
-    if vars(cls()).keys() - {"_forwarded", *cls.modulated}
+    for cls in (*FILTERS, *RECONFIGURED, *RAISING)
+    if vars(cls()).keys() - {"_forwarded", *cls.parameters}
 }
 
 

@@ -435,26 +435,26 @@ def _(original: Original) -> Original:
     return changed
 
 
-@plant("a filter that is there keeps its old parameters", FilterRunner, "modulate")
+@plant("a filter that is there keeps its old parameters", FilterRunner, "reconfigure")
 def _(original: Original) -> Original:
-    def modulate(self: FilterRunner, payload: Payload, envelope: Any) -> None:
+    def reconfigure(self: FilterRunner, payload: Payload, envelope: Any) -> None:
         original(self, replace_values(payload), envelope)
         self._payload = payload
 
     def replace_values(payload: Payload) -> Payload:
         return Payload(payload.make, payload.input, payload.output)
 
-    return modulate
+    return reconfigure
 
 
-@plant("a filter that comes later gets the old parameters", FilterRunner, "modulate")
+@plant("a filter that comes later gets the old parameters", FilterRunner, "reconfigure")
 def _(original: Original) -> Original:
-    def modulate(self: FilterRunner, payload: Payload, envelope: Any) -> None:
+    def reconfigure(self: FilterRunner, payload: Payload, envelope: Any) -> None:
         before = self._payload
         original(self, payload, envelope)
         self._payload = before
 
-    return modulate
+    return reconfigure
 
 
 @plant("a relay is asked to run what it passes on", Stage, "_passes")

@@ -144,9 +144,9 @@ class Deadly(FIFOFilter):
 
 
 class Above(FIFOFilter):
-    """Stateless, its predicate is exact, and its parameter can be modulated."""
+    """Stateless, its predicate is exact, and its parameter can be reconfigured."""
 
-    modulated = ("groups",)
+    parameters = ("groups",)
 
     def __init__(self) -> None:
         self.groups: tuple[int, ...] = (0, 1)
@@ -157,9 +157,9 @@ class Above(FIFOFilter):
 
 
 class CountAbove(FIFOFilter):
-    """Stateful: numbers what it has forwarded of a supplier; its parameter can be modulated."""
+    """Stateful: numbers what it has forwarded of a supplier; its parameter can be reconfigured."""
 
-    modulated = ("groups",)
+    parameters = ("groups",)
 
     def __init__(self) -> None:
         self.groups: tuple[int, ...] = (0, 1)
@@ -172,7 +172,7 @@ class CountAbove(FIFOFilter):
 
 
 GROUPS = ((0, 1), (2, 3), (1, 2), (0,), (1, 2, 3))
-MODULATED: tuple[type[FIFOFilter], ...] = (Above, CountAbove)
+RECONFIGURED: tuple[type[FIFOFilter], ...] = (Above, CountAbove)
 RAISING: tuple[type[FIFOFilter], ...] = (Rated,)
 DEADLY: tuple[type[FIFOFilter], ...] = (Deadly,)
 FILTERS: tuple[type[FIFOFilter], ...] = (Count, Few, HoldBack, Twice, Count, Some, CountAll, Faulty)
@@ -186,7 +186,7 @@ def envelope_of(cls: type[FIFOFilter], groups: tuple[int, ...] | None = None) ->
     speed."""
     if (envelope := _envelopes.get((cls, groups))) is None:
         spec = FilterSpec.of(cls)
-        spec = spec if groups is None else spec.modulated({"groups": groups})
+        spec = spec if groups is None else spec.reconfigured({"groups": groups})
         envelope = pack(spec, ITEM, analyse(spec, ITEM), key=KEY)
         _envelopes[cls, groups] = envelope
     return envelope
@@ -312,7 +312,7 @@ class Content:
         predicate raises, or while they change."""
         if self.parent is None or self.filter is None:
             return True
-        return self.parent.sure and self.filter not in (*RAISING, *MODULATED)
+        return self.parent.sure and self.filter not in (*RAISING, *RECONFIGURED)
 
     def lengths(self) -> dict[str, int]:
         """The raw positions now, by supplier."""

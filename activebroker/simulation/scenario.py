@@ -36,7 +36,7 @@ Do = Literal[
     "move",
     "offload",
     "split",
-    "modulate",
+    "reconfigure",
     "close supplier",
     "close derived",
     "close root",
@@ -80,9 +80,9 @@ class Step:
 
     `host`: where. `object`: the channel, supplier, consumer or (of a split) broker concerned.
     `choice`: events a batch, from `TOUCHY` on so many more of which some cannot be decoded; the
-    filter, from `MODULATED` on one that can be modulated, from `RAISING` on one whose predicate
-    raises; its new parameter; 1 for a slow consumer; 1 for a supplier that ended before, to open
-    again; how many processes an offload is for, 0 for all.
+    filter, from `RECONFIGURED` on one that can be reconfigured, from `RAISING` on one whose
+    predicate raises; its new parameter; 1 for a slow consumer; 1 for a supplier that ended before,
+    to open again; how many processes an offload is for, 0 for all.
     `place`: of a derivation. `times`: batches published, in `over` seconds.
     """
 
@@ -124,7 +124,7 @@ class Fault:
     again: bool = False
 
 
-MODULATED = 1000
+RECONFIGURED = 1000
 RAISING = 2000
 DEADLY = 3000
 TOUCHY = 100

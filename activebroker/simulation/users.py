@@ -10,7 +10,7 @@ from activebroker.balancing.splitting import split_moves
 from activebroker.core.errors import (
     Closed,
     InvalidFilter,
-    ModulationFailed,
+    ReconfigurationFailed,
     UnknownPlace,
     Unreachable,
 )
@@ -23,11 +23,11 @@ from activebroker.protocol.messages import (
     CloseChannel,
     CloseSupplier,
     Derive,
-    Modulate,
     Move,
     Offload,
     OpenChannel,
     OpenSupplier,
+    Reconfigure,
     ReportStatus,
     Subscribe,
     Unsubscribe,
@@ -50,8 +50,8 @@ from activebroker.simulation.scenario import (
     BROKER_NAMES,
     DEADLY,
     HUB,
-    MODULATED,
     RAISING,
+    RECONFIGURED,
     TOUCHY,
     Options,
     Step,
@@ -187,8 +187,8 @@ class Users:
                 self._offload(step)
             case "split":
                 self._split(host, step)
-            case "modulate":
-                self._modulate(host, step)
+            case "reconfigure":
+                self._reconfigure(host, step)
             case "close supplier":
                 self._close_supplier(step)
             case "close derived":
@@ -347,7 +347,7 @@ class Users:
         sorts = (
             (DEADLY, reference.DEADLY),
             (RAISING, reference.RAISING),
-            (MODULATED, reference.MODULATED),
+            (RECONFIGURED, reference.RECONFIGURED),
             (0, FILTERS),
         )
         choices = next(filters for first, filters in sorts if step.choice >= first)
@@ -373,9 +373,9 @@ class Users:
 
         self.ask(f"derives {name} at {at}", host, child.request, derived)
 
-    def _modulate(self, host: Host, step: Step) -> None:
+    def _reconfigure(self, host: Host, step: Step) -> None:
         """One at a time: of two, nobody here would know which is the later one."""
-        can = [each for each in self._derived() if each.content.filter in reference.MODULATED]
+        can = [each for each in self._derived() if each.content.filter in reference.RECONFIGURED]
         if (channel := _pick(can, step.object)) is None:
             return
         content, parent = channel.content, channel.parent
@@ -390,14 +390,18 @@ class Users:
             change.until, change.may_fail = content.lengths(), False
 
         def refused() -> None:
-            known = isinstance(answer.error, InvalidFilter | ModulationFailed | Closed)
+            known = isinstance(answer.error, InvalidFilter | ReconfigurationFailed | Closed)
             begun = ("is still changing", "has changed")
             if known and not any(part in str(answer.error) for part in begun):
                 content.changes.remove(change)
 
         patience = min(self.options.patience, 5.0)
-        request = Modulate(channel.name, envelope_of(content.filter, groups), host.name, patience)
-        answer = self.ask(f"modulates {channel.name} to {groups}", host, request, changed, refused)
+        request = Reconfigure(
+            channel.name, envelope_of(content.filter, groups), host.name, patience
+        )
+        answer = self.ask(
+            f"reconfigures {channel.name} to {groups}", host, request, changed, refused
+        )
 
     def _reached(self, channel: Channel) -> dict[str, int]:
         """How far, at the least, a channel's events have got by now."""

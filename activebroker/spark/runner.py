@@ -99,10 +99,10 @@ class SparkRunner:
         if self._keyed:
             self._states.update(states)
 
-    def modulate(self, payload: Payload, envelope: Envelope) -> None:
+    def reconfigure(self, payload: Payload, envelope: Envelope) -> None:
         """Give all instances, and those that are made later, the parameters of another payload."""
         runner = self._here(self._states)
-        runner.modulate(payload, envelope)
+        runner.reconfigure(payload, envelope)
         self._states = runner.snapshot()
         self._payload, self._envelope = payload, envelope
         self._spark = None  # with the Column of the old predicate

@@ -65,7 +65,7 @@ def find_base(cls: type) -> type | None:
 class FilterInstance:
     """A filter class, or an instance of one, with the arguments to make one.
 
-    `modulated` are values that some attributes are given then. Where nothing may be run (`runs`),
+    `parameters` are values that some attributes are given then. Where nothing may be run (`runs`),
     what `__init__` sets is followed by `evaluate`.
     """
 
@@ -75,14 +75,14 @@ class FilterInstance:
         instance: object | None,
         args: tuple[object, ...],
         kwargs: dict[str, object],
-        modulated: Mapping[str, object] | None = None,
+        parameters: Mapping[str, object] | None = None,
         runs: bool = True,
     ) -> None:
         self.cls = cls
         self.base = find_base(cls)
         self.given = instance
         self._args, self._kwargs = args, kwargs
-        self._modulated = modulated or {}
+        self._parameters = parameters or {}
         self._runs = runs
         self.evaluate: Callable[[ast.expr, Code], Value] | None = None
         runtime = (self.base or object).__mro__
@@ -122,8 +122,8 @@ class FilterInstance:
         if name in self._changed:
             return self._state(name)
         fixed = self._class_attribute(name)
-        if name in self._modulated:
-            value, fresh = self._modulated[name], True  # its own copy
+        if name in self._parameters:
+            value, fresh = self._parameters[name], True  # its own copy
         elif name in self._kept:
             value, fresh = self._kept[name], is_alone(name, self._kept)
         elif name in self._init_values:

@@ -41,7 +41,7 @@ def move(module: ModuleType, got: Any) -> None:
     assert got == list(range(9, got[-1] + 1, 10))
 
 
-def modulate(module: ModuleType, got: Any) -> None:
+def reconfigure(module: ModuleType, got: Any) -> None:
     came, dearest = got
     assert dearest == list(range(990, 1000))
     prices = [number * 7919 % 1000 for number in range(1000)]
@@ -66,7 +66,7 @@ def errors(module: ModuleType, got: Any) -> None:
     assert lost == ["ZeroDivisionError: float division by zero"]
 
 
-CHECKS = [paper_example, stateful, move, modulate, transform, untyped, errors]
+CHECKS = [paper_example, stateful, move, reconfigure, transform, untyped, errors]
 each_example = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 HOT = [108.0, 108.5, 109.0, 109.5]
 

@@ -93,7 +93,7 @@ def test_offload_to_a_broker_on_another_node(ray_fabric: RayFabric) -> None:
 
 
 class Every(ab.FIFOFilter):
-    modulated = ("rest",)
+    parameters = ("rest",)
 
     def __init__(self) -> None:
         self.rest = 0
@@ -103,12 +103,12 @@ class Every(ab.FIFOFilter):
             super().enqueue(event)
 
 
-def test_a_filter_on_another_node_is_modulated(ray_fabric: RayFabric) -> None:
-    trades = ray_fabric.channel("modulated trades", Trade)
+def test_a_filter_on_another_node_is_reconfigured(ray_fabric: RayFabric) -> None:
+    trades = ray_fabric.channel("reconfigured trades", Trade)
     every = trades.derive(Every, at="dallas")
     with every.subscribe(timeout=60) as events, trades.supplier("NYSE") as nyse:
         for rest in (0, 2, 1):
-            every.modulate(rest=rest)
+            every.reconfigure(rest=rest)
             nyse.publish_batch([Trade("IBM", float(price)) for price in range(6)])
             nyse.flush()
         trades.close()

@@ -67,9 +67,9 @@ class Dear(FIFOFilter):
 
 
 class Above(FIFOFilter):
-    """Its predicate is native in Spark, and its parameter can be modulated."""
+    """Its predicate is native in Spark, and its parameter can be reconfigured."""
 
-    modulated = ("least",)
+    parameters = ("least",)
 
     def __init__(self) -> None:
         self.least = 3

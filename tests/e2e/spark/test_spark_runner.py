@@ -186,14 +186,14 @@ def test_moves_with_its_state(filter: object) -> None:
     assert spark.snapshot() == {}
 
 
-def test_parameters_are_modulated() -> None:
+def test_parameters_are_reconfigured() -> None:
     runners = make_runners(samples.Above, EventType.of(Sample))
     for seed, least in enumerate((3, 6, 0)):
-        spec = FilterSpec.of(samples.Above).modulated({"least": least})
+        spec = FilterSpec.of(samples.Above).reconfigured({"least": least})
         type_ = EventType.of(Sample)
         envelope = pack(spec, type_, analyse(spec, type_), key=KEY)
         for runner in runners:
-            runner.modulate(unpack(envelope, KEY), envelope)
+            runner.reconfigure(unpack(envelope, KEY), envelope)
         items = make_items(seed)
         expected, found = (told(runner.run(items)) for runner in runners)
         assert expected[0] and found == expected

@@ -59,7 +59,7 @@ PAIRS = [
 INTERNAL = {
     blocking.Fabric: {
         *("open_channel", "close_channel", "close_port", "derive_elsewhere", "failures"),
-        *("forget", "modulate", "move", "new_name", "new_port", "flush", "publish_no_more"),
+        *("forget", "reconfigure", "move", "new_name", "new_port", "flush", "publish_no_more"),
         *("open_port", "publish_to", "register", "remember", "request", "signing_key", "tell"),
         *("derive_channel", "steady", "steadily"),
     },
@@ -131,7 +131,7 @@ def test_so_it_runs_with_brokers_in_processes_of_their_own(brokers: Brokers) -> 
 
 def test_parameters_change() -> None:
     class Above(ab.FIFOFilter):
-        modulated = ("limit",)
+        parameters = ("limit",)
         limit = 10
 
         def enqueue(self, event: Event) -> None:
@@ -143,7 +143,7 @@ def test_parameters_change() -> None:
         above = await channel.derive(Above)
         async with above.subscribe(timeout=PATIENCE) as events, channel.supplier() as nyse:
             await nyse.publish_batch(trades(9, 11))
-            await above.modulate(limit=20)
+            await above.reconfigure(limit=20)
             await nyse.publish_batch(trades(19, 21))
             await channel.close()
             assert await taken(events) == [11, 21]

@@ -47,7 +47,7 @@ class Missing:
 class Bought(FIFOFilter):
     """Its predicate is exact, and raises where there is no price."""
 
-    modulated = ("limit",)
+    parameters = ("limit",)
 
     def __init__(self, unused: object = None) -> None:
         self.limit = 100.0
@@ -112,8 +112,8 @@ def test_it_has_no_state_and_takes_other_parameters() -> None:
     runner.run([batch])
     assert runner.snapshot() == {}
     runner.restore({"A": b"not for it"})
-    changed = packed(FilterSpec.of(Bought).modulated({"limit": 150.0}), python=(3, 1))
-    runner.modulate(load(changed, KEY, registry), changed)
+    changed = packed(FilterSpec.of(Bought).reconfigured({"limit": 150.0}), python=(3, 1))
+    runner.reconfigure(load(changed, KEY, registry), changed)
     (forwarded,) = runner.run([batch]).batches
     assert forwarded.seqs.tolist() == [0]
 

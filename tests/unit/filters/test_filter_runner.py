@@ -244,7 +244,7 @@ def test_a_constructor_that_raises_loses_the_batch_visibly_and_is_tried_again() 
 class Bounded(FIFOFilter):
     """Its parameter has a setter, which refuses some values."""
 
-    modulated = ("limit", "note")
+    parameters = ("limit", "note")
 
     def __init__(self) -> None:
         self._limit = 100.0
@@ -264,8 +264,8 @@ class Bounded(FIFOFilter):
             super().enqueue(event)
 
 
-def modulated(values: dict[str, object]) -> tuple[Payload, Envelope]:
-    spec, type_ = FilterSpec.of(Bounded).modulated(values), EventType.of(Trade)
+def reconfigured(values: dict[str, object]) -> tuple[Payload, Envelope]:
+    spec, type_ = FilterSpec.of(Bounded).reconfigured(values), EventType.of(Trade)
     envelope = pack(spec, type_, analyse(spec, type_), key=KEY)
     return unpack(envelope, KEY), envelope
 
@@ -273,7 +273,7 @@ def modulated(values: dict[str, object]) -> tuple[Payload, Envelope]:
 def test_parameters_are_set_in_all_instances_and_in_those_to_come() -> None:
     bounded = runner(Bounded)
     bounded.run([trades(150)])
-    bounded.modulate(*modulated({"limit": 50.0}))
+    bounded.reconfigure(*reconfigured({"limit": 50.0}))
     result = bounded.run([trades(60, first=1), trades(70, 40, supplier="LSE")])
     assert [trade.price for trade in contents(result)] == [60, 70]
 
@@ -282,6 +282,6 @@ def test_a_setter_that_raises_leaves_all_instances_as_they_were() -> None:
     bounded = runner(Bounded)
     bounded.run([trades(150), trades(150, supplier="LSE")])
     with pytest.raises(ValueError, match="negative"):
-        bounded.modulate(*modulated({"note": "new", "limit": -1.0}))
+        bounded.reconfigure(*reconfigured({"note": "new", "limit": -1.0}))
     result = bounded.run([trades(90, 110, first=1), trades(90, 110, supplier="TSE")])
     assert [trade.price for trade in contents(result)] == [110, 110]

@@ -136,13 +136,13 @@ def test_an_instance_of_the_bare_base_class_has_no_enqueue_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("names", ["limit", ("limit", 3), None])
-def test_the_names_to_modulate_are_a_tuple_of_names(names: Any) -> None:
-    filter = type("Odd", (AtLeast,), {"modulated": names})
-    with pytest.raises(InvalidFilter, match=r"Odd\.modulated is a tuple of names"):
+def test_the_names_to_reconfigure_are_a_tuple_of_names(names: Any) -> None:
+    filter = type("Odd", (AtLeast,), {"parameters": names})
+    with pytest.raises(InvalidFilter, match=r"Odd\.parameters is a tuple of names"):
         FilterSpec.of((filter, 3))
 
 
-def test_a_parameter_has_not_the_name_of_an_argument_of_modulate() -> None:
-    filter = type("Odd", (AtLeast,), {"modulated": ("timeout",)})
+def test_a_parameter_has_not_the_name_of_an_argument_of_reconfigure() -> None:
+    filter = type("Odd", (AtLeast,), {"parameters": ("timeout",)})
     with pytest.raises(InvalidFilter, match="cannot have a parameter 'timeout'"):
         FilterSpec.of((filter, 3))

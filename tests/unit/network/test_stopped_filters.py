@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import FOUND_LOST, Scene, Sink, Source
 
-from activebroker.core.errors import Closed, FilterStopped, ModulationFailed
+from activebroker.core.errors import Closed, FilterStopped, ReconfigurationFailed
 from activebroker.node.dataplane import exchange
 from activebroker.node.dataplane.outlet import KEPT
 from activebroker.node.effects import ChangeFilter, Deliver, PortClosed, RunStage
-from activebroker.protocol.messages import CloseSupplier, Modulate
+from activebroker.protocol.messages import CloseSupplier, Reconfigure
 from activebroker.simulation.edge import PLANTED, UNDELIVERED
 from activebroker.simulation.reference import Above, Count, CountAbove, envelope_of
 
@@ -165,8 +165,8 @@ def test_who_comes_when_it_was_stopped_amid_a_change_is_told_why() -> None:
     scene.net.network.cut("east", "atlanta", 1.0)  # the change waits for what was sent before
     scene.net.failing.append(RunStage)
     east.publish(0, 2)
-    with pytest.raises(ModulationFailed, match="its filter has ended"):
-        scene.ask("west", Modulate(channel, envelope_of(CountAbove, (2,)), "west", 5.0))
+    with pytest.raises(ReconfigurationFailed, match="its filter has ended"):
+        scene.ask("west", Reconfigure(channel, envelope_of(CountAbove, (2,)), "west", 5.0))
     late = scene.subscribe("dallas", channel)
     scene.settle()
     for each in (sink, late):
@@ -179,10 +179,11 @@ def test_one_that_cannot_take_its_new_parameters_says_so_though_others_can() -> 
     sources = scene.supplier("east", "s1"), scene.supplier("west", "s2")
     channel = scene.derive(Above, "supplier")
     sink = scene.subscribe("dallas", channel)
-    change = Modulate(channel, envelope_of(Above, (2,)), "west", 5.0)
+    change = Reconfigure(channel, envelope_of(Above, (2,)), "west", 5.0)
     scene.net.failing.append(ChangeFilter)
     with pytest.raises(
-        ModulationFailed, match=r"has changed, but '(east|west)' could not \(Planted: planted\)"
+        ReconfigurationFailed,
+        match=r"has changed, but '(east|west)' could not \(Planted: ",
     ):
         scene.ask("west", change)
     for source in sources:

@@ -391,7 +391,7 @@ class Bounded(FIFOFilter):
     ],
 )
 def test_values_that_are_set_later_take_the_place_of_the_first_ones(target, values, text):
-    assert str(extract(*target, modulated=values).predicate) == text
+    assert str(extract(*target, parameters=values).predicate) == text
 
 
 def test_what_methods_change_is_no_constant_though_it_is_set_later():
@@ -405,7 +405,7 @@ def test_what_methods_change_is_no_constant_though_it_is_set_later():
                 self.limit = event.content.price
                 super().enqueue(event)
 
-    found = extract(Changing, modulated={"limit": 5})
+    found = extract(Changing, parameters={"limit": 5})
     assert (str(found.predicate), found.exact) == ("TRUE", False)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from activebroker.core.errors import ActiveBrokerError, InvalidFilter, ModulationFailed
+from activebroker.core.errors import ActiveBrokerError, InvalidFilter, ReconfigurationFailed
 from activebroker.directory.changes import Attempt, Change
 from activebroker.directory.names import channel_named
 from activebroker.directory.parts import Channel, Flow, Next, Outlet
 from activebroker.directory.wiring import Wiring
 from activebroker.matching import union
-from activebroker.protocol.messages import ENDED, ChangeStage, KeepStage, Modulate, ReportSent
+from activebroker.protocol.messages import ENDED, ChangeStage, KeepStage, Reconfigure, ReportSent
 from activebroker.protocol.specs import Positions, later
 
 STAYS = "stays as it was"
@@ -25,10 +25,10 @@ LATE = "did not get so far in time"
 CHANGING = "is still changing: what it has made before is not settled"
 
 
-def modulate(wiring: Wiring, body: Modulate) -> Change:
+def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
     """Give the filter of a derived channel the parameters of another envelope.
 
-    Raises ModulationFailed, or what is wrong with the request.
+    Raises ReconfigurationFailed, or what is wrong with the request.
     """
     graph = wiring.graph
     channel = channel_named(graph, body.channel)
@@ -37,7 +37,7 @@ def modulate(wiring: Wiring, body: Modulate) -> Change:
     feeds = [(outlet, flows) for outlet, flows in graph.feeds(channel) if flows]
     relays = [relay for outlet, _ in feeds if (relay := graph.relay_at(outlet)) is not None]
     if relays:
-        raise ModulationFailed(
+        raise ReconfigurationFailed(
             f"The filter of channel {channel.name!r} {STAYS}: supplier "
             f"{relays[0].supplier!r} has handed it over to {relays[0].at!r}. Derive it anew."
         )
@@ -65,7 +65,7 @@ def modulate(wiring: Wiring, body: Modulate) -> Change:
         if outcome is None or channel.envelope is not change.envelope:  # else it has in part
             yield from wiring.narrow(channel)
     if outcome is not None:
-        raise ModulationFailed(f"The filter of channel {channel.name!r} {outcome}.")
+        raise ReconfigurationFailed(f"The filter of channel {channel.name!r} {outcome}.")
 
 
 def _change(
@@ -121,4 +121,4 @@ def _change(
         return failures[0]
     # Of those at its suppliers, some may be lost, or have ended.
     channel.envelope, channel.next = change.envelope, None
-    return f"has changed, but {' and '.join(others)}: modulate it again" if others else None
+    return f"has changed, but {' and '.join(others)}: reconfigure it again" if others else None

@@ -18,7 +18,7 @@ from trading_for_tests import (
 
 import activebroker as ab
 from activebroker import Event, FIFOFilter
-from activebroker.core.errors import FilterNotPicklable, InvalidFilter, ModulationFailed
+from activebroker.core.errors import FilterNotPicklable, InvalidFilter, ReconfigurationFailed
 
 PLACES = ["supplier", "atlanta", "consumer"]
 
@@ -31,7 +31,7 @@ def channel(fabric: ab.Fabric) -> ab.Channel:
 class Every(FIFOFilter):
     """The prices that leave a rest; its predicate is exact."""
 
-    modulated = ("rest",)
+    parameters = ("rest",)
 
     def __init__(self, rest: int = 0) -> None:
         self.rest = rest
@@ -45,7 +45,7 @@ class CountEvery(FIFOFilter):
     """The same, with state."""
 
     output = Counted
-    modulated = ("rest",)
+    parameters = ("rest",)
 
     def __init__(self, rest: int = 0) -> None:
         self.rest = rest
@@ -87,7 +87,7 @@ def test_old_values_up_to_one_event_and_then_the_new_ones(
         with Publishing(nyse, lse) as publishing:
             for rest in rests[1:]:
                 publishing.go_on()
-                derived.modulate(rest=rest)
+                derived.reconfigure(rest=rest)
             publishing.go_on()
         channel.close()
         streams = by_supplier(events)
@@ -107,7 +107,7 @@ def test_what_was_published_before_is_decided_by_the_old_values(
     with derived.subscribe(timeout=PATIENCE) as events, channel.supplier("NYSE") as nyse:
         nyse.publish_batch(trades(0, 1, 2))
         nyse.flush()
-        derived.modulate(rest=1)
+        derived.reconfigure(rest=1)
         nyse.publish_batch(trades(3, 4, 5))
         channel.close()
         assert prices(events) == [0, 4]
@@ -118,11 +118,11 @@ def test_only_what_the_new_predicate_wants_leaves_the_supplier(
     fabric: ab.Fabric, channel: ab.Channel
 ) -> None:
     class Above(Dear):
-        modulated = ("limit",)
+        parameters = ("limit",)
 
     dear = channel.derive((Above, 10), at="atlanta")
     with dear.subscribe(timeout=PATIENCE) as events, channel.supplier("NYSE") as nyse:
-        dear.modulate(limit=100)
+        dear.reconfigure(limit=100)
         nyse.publish_batch(trades(*range(200)))
         assert prices(itertools.islice(events, 99)) == [*range(101, 200)]
         status = fabric.status()
@@ -137,7 +137,7 @@ def test_the_values_go_with_the_filter(fabric: ab.Fabric, channel: ab.Channel) -
     with derived.subscribe(timeout=PATIENCE) as events, channel.supplier("NYSE") as nyse:
         nyse.publish_batch(trades(0, 3))
         nyse.flush()
-        derived.modulate(rest=1)
+        derived.reconfigure(rest=1)
         derived.move("dallas")
         with channel.supplier("LSE") as lse:  # whose instance is made there
             lse.publish_batch(trades(0, 1))
@@ -151,7 +151,7 @@ def test_the_values_go_with_the_filter(fabric: ab.Fabric, channel: ab.Channel) -
 
 def test_before_there_is_a_supplier(channel: ab.Channel) -> None:
     derived = channel.derive(Every)
-    derived.modulate(rest=2)
+    derived.reconfigure(rest=2)
     with derived.subscribe(timeout=PATIENCE) as events:
         with channel.supplier("NYSE") as nyse:
             nyse.publish_batch(trades(0, 1, 2))
@@ -162,7 +162,7 @@ def test_before_there_is_a_supplier(channel: ab.Channel) -> None:
 class Named(FIFOFilter):
     """Its parameter has a setter, which is the user's code."""
 
-    modulated = ("rest", "name")
+    parameters = ("rest", "name")
 
     def __init__(self) -> None:
         self._name = ""
@@ -188,30 +188,30 @@ def test_a_setter_that_raises_leaves_the_filter_as_it_was(channel: ab.Channel, a
     with derived.subscribe(timeout=PATIENCE) as events, channel.supplier("NYSE") as nyse:
         nyse.publish(Trade("", 1))
         nyse.flush()
-        with pytest.raises(ModulationFailed, match="stays as it was: ValueError: a name is needed"):
-            derived.modulate(name="")
+        with pytest.raises(ReconfigurationFailed, match="as it was: ValueError: a name is needed"):
+            derived.reconfigure(name="")
         nyse.publish(Trade("", 2))
         nyse.flush()
-        derived.modulate(name="IBM")
+        derived.reconfigure(name="IBM")
         nyse.publish_batch([Trade("", 3), Trade("IBM", 4)])
         channel.close()
         assert prices(events) == [1, 2, 4]
 
 
-def test_what_cannot_be_modulated_is_told(fabric: ab.Fabric, channel: ab.Channel) -> None:
+def test_what_cannot_be_reconfigured_is_told(fabric: ab.Fabric, channel: ab.Channel) -> None:
     derived = channel.derive(Every, name="every")
-    with pytest.raises(InvalidFilter, match=r"no parameter 'rset' to modulate\. Did you mean"):
-        derived.modulate(rset=1)
-    with pytest.raises(InvalidFilter, match=r"has no parameter 'limit' to modulate\. Name it in"):
-        channel.derive(Dear).modulate(limit=1)
+    with pytest.raises(InvalidFilter, match=r"no parameter 'rset' to reconfigure\. Did you mean"):
+        derived.reconfigure(rset=1)
+    with pytest.raises(InvalidFilter, match=r"no parameter 'limit' to reconfigure\. Name it in"):
+        channel.derive(Dear).reconfigure(limit=1)
     with pytest.raises(InvalidFilter, match=r"needs a parameter and its value.* Every has rest"):
-        derived.modulate()
+        derived.reconfigure()
     with pytest.raises(FilterNotPicklable):
-        derived.modulate(rest=(each for each in ()))
+        derived.reconfigure(rest=(each for each in ()))
     with pytest.raises(InvalidFilter, match="where it was derived"):
-        fabric.channel("every").modulate(rest=1)
+        fabric.channel("every").reconfigure(rest=1)
     with pytest.raises(InvalidFilter, match="where it was derived"):
-        channel.modulate(rest=1)
+        channel.reconfigure(rest=1)
 
 
 def test_where_a_supplier_has_handed_over_the_filter_stays(
@@ -220,8 +220,8 @@ def test_where_a_supplier_has_handed_over_the_filter_stays(
     with channel.supplier("NYSE") as nyse:
         derived = channel.derive(Every, at="atlanta")
         nyse.offload("dallas")
-        with pytest.raises(ModulationFailed, match="has handed it over to 'dallas'"):
-            derived.modulate(rest=1)
+        with pytest.raises(ReconfigurationFailed, match="has handed it over to 'dallas'"):
+            derived.reconfigure(rest=1)
         with derived.subscribe(timeout=PATIENCE) as events:
             nyse.publish_batch(trades(0, 1, 3))
             assert prices(itertools.islice(events, 2)) == [0, 3]

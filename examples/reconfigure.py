@@ -19,7 +19,7 @@ class Bid:
 
 
 class Above(FIFOFilter):
-    modulated = ("limit",)
+    parameters = ("limit",)
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -47,7 +47,7 @@ def run(fabric: ab.Fabric) -> tuple[list[int], list[int]]:
                     heapq.heappush(dearest, event.content.price)
                 dearest = heapq.nlargest(KEPT, dearest)
                 heapq.heapify(dearest)
-                above.modulate(limit=dearest[0])
+                above.reconfigure(limit=dearest[0])
         bids.close()
     print(f"{len(came)} of 1,000 bids have come; the dearest are {sorted(dearest)}")
     return came, sorted(dearest)

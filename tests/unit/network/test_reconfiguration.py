@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from scene_for_tests import FOUND_LOST, Scene, Sink
 
-from activebroker.core.errors import ModulationFailed
-from activebroker.protocol.messages import Modulate
+from activebroker.core.errors import ReconfigurationFailed
+from activebroker.protocol.messages import Reconfigure
 from activebroker.simulation.reference import Above, Count, envelope_of
 
 
-def modulate(scene: Scene, channel: str, *groups: int, patience: float = 5.0) -> None:
-    scene.ask("west", Modulate(channel, envelope_of(Above, groups), "west", patience))
+def reconfigure(scene: Scene, channel: str, *groups: int, patience: float = 5.0) -> None:
+    scene.ask("west", Reconfigure(channel, envelope_of(Above, groups), "west", patience))
 
 
 def numbers(sink: Sink, supplier: str) -> list[int]:
@@ -25,14 +25,14 @@ def test_where_one_of_its_suppliers_is_held_up_it_says_so_and_can_be_tried_again
     sink = scene.subscribe("dallas", channel, pace=10.0)
     for _ in range(8):
         east.publish(0, blob=1 << 20)
-    with pytest.raises(ModulationFailed, match="has changed, but 'east' did not get so far in"):
-        modulate(scene, channel, 2)
+    with pytest.raises(ReconfigurationFailed, match="has changed, but 'east' did not get so far"):
+        reconfigure(scene, channel, 2)
     for source in (east, west):
         source.publish(0, 1, 2, 3)
     scene.net.run_for(200.0)
     assert numbers(sink, "s1") == [*range(8), 8, 9], "as it was"
     assert numbers(sink, "s2") == [2]
-    modulate(scene, channel, 3)
+    reconfigure(scene, channel, 3)
     for source in (east, west):
         source.publish(0, 1, 2, 3)
     scene.settle()
@@ -52,7 +52,7 @@ def test_a_filter_that_was_put_together_again_changes_at_its_suppliers() -> None
     scene.net.kill("atlanta")
     scene.net.run_for(FOUND_LOST)
     scene.move(channel, "supplier")
-    modulate(scene, channel, 1)
+    reconfigure(scene, channel, 1)
     for source in (east, west):
         source.publish(0, 1)
     scene.settle()
@@ -70,7 +70,7 @@ def test_what_it_did_not_want_is_not_offered_again_with_the_new_values(milliseco
     sink = scene.subscribe("west", channel)
     east.publish(0, 2, 1, 3, 2)
     scene.settle()
-    modulate(scene, channel, 2)
+    reconfigure(scene, channel, 2)
     scene.net.run_for(milliseconds / 1000)
     east.publish(0, 2)
     scene.net.kill("atlanta")
@@ -89,7 +89,7 @@ def test_what_a_closed_supplier_has_under_way_is_decided_by_the_old_values() -> 
     scene.net.network.cut("east", "atlanta", 3.0)
     east.publish(0, 2)
     scene.close_supplier(east)
-    modulate(scene, channel, 2, patience=8.0)
+    reconfigure(scene, channel, 2, patience=8.0)
     scene.settle()
     assert numbers(sink, "s1") == [0]
     scene.finish(sink)
