@@ -49,6 +49,7 @@ from activebroker.protocol.messages import (
     GRACE,
     Body,
     CallBody,
+    ChangeRequest,
     CheckpointTaken,
     ClaimName,
     CloseChannel,
@@ -65,6 +66,7 @@ from activebroker.protocol.messages import (
     OpenSupplier,
     OutletDrained,
     PeerSuspected,
+    Question,
     Reconfigure,
     ReportNode,
     ReportStatus,
@@ -141,30 +143,30 @@ class Directory:
             self._wiring, self._derivations, self._endings, recovery, self._recoveries.waits
         )
 
-    def request(self, body: CallBody, done: Done) -> None:
+    def request(self, body: Question | ChangeRequest, done: Done) -> None:
         """Queue a change; `done` gets its result or its error.
 
         What only looks does not wait for changes under way: they are what one looks for.
         """
-        if isinstance(body, ReportStatus):
-            report(self.members, self.graph, self._stories, self._wiring.call, done, self._now())
-            return
-        if isinstance(body, TellStory):
-            self._stories.tell(body.channel, done)
-            return
-        if isinstance(body, ClaimName):
-            self._claim(body, done)
-            return
-        if isinstance(body, Join):
-            self._joining[body.member.name] = body.member
-        bearer = self._bearer(body)
-        if bearer is None:
-            self._submit(body, done)
-        else:
-            self._prove(bearer, lambda: self._submit(body, done))
+        match body:
+            case ReportStatus():
+                report(
+                    self.members, self.graph, self._stories, self._wiring.call, done, self._now()
+                )
+            case TellStory(channel):
+                self._stories.tell(channel, done)
+            case ClaimName():
+                self._claim(body, done)
+            case _:
+                if isinstance(body, Join):
+                    self._joining[body.member.name] = body.member
+                if (bearer := self._bearer(body)) is None:
+                    self._submit(body, done)
+                else:
+                    self._prove(bearer, lambda: self._submit(body, done))
 
-    def _submit(self, body: CallBody, done: Done) -> None:
-        change = getattr(self, f"_{type(body).__name__}")(body)
+    def _submit(self, body: ChangeRequest, done: Done) -> None:
+        change = self._change(body)
         node = getattr(body, "node", None)
         if node is not None:
             change = self._for(node, change)
@@ -172,6 +174,34 @@ class Directory:
         gives_up = isinstance(body, Unsubscribe | CloseSupplier | CloseChannel)
         patience = math.inf if gives_up else PATIENCE
         self._changes.submit(change, done, self._obstacle(body), patience)
+
+    def _change(self, body: ChangeRequest) -> Change:
+        """What a request changes, when its turn comes."""
+        match body:
+            case Join():
+                return self._join(body)
+            case Leave():
+                return self._leave(body)
+            case OpenChannel():
+                return self._open_channel(body)
+            case CloseChannel():
+                return self._close_channel(body)
+            case OpenSupplier():
+                return self._open_supplier(body)
+            case CloseSupplier():
+                return self._close_supplier(body)
+            case Subscribe():
+                return self._subscribe(body)
+            case Unsubscribe():
+                return self._unsubscribe(body)
+            case Derive():
+                return self._derive(body)
+            case Move():
+                return self._derivations.move(body)
+            case Offload():
+                return self._derivations.offload(body)
+            case Reconfigure():
+                return reconfigure(self._wiring, body)
 
     def _call_member(self, node: str, body: CallBody, patience: float, done: Done) -> None:
         if node in self.members:
@@ -191,7 +221,7 @@ class Directory:
             go_on = self._endings.go_on(name)
             self._changes.submit(go_on, lambda result, error: None, patience=math.inf)
 
-    def _obstacle(self, body: CallBody) -> Obstacle:
+    def _obstacle(self, body: ChangeRequest) -> Obstacle:
         """What a request has to wait for: a channel is changed when nothing of it moves."""
 
         def obstacle() -> str | None:
@@ -301,7 +331,7 @@ class Directory:
         from the claim on, however long it has to wait for its turn."""
         return self.members.get(name) or self._joining.get(name)
 
-    def _bearer(self, body: CallBody) -> str | None:
+    def _bearer(self, body: ChangeRequest) -> str | None:
         """Another process that bears the name which a request is for."""
         bearer: str | None = None
         if isinstance(body, OpenSupplier):
@@ -327,7 +357,7 @@ class Directory:
 
     # --- members ------------------------------------------------------------------------------
 
-    def _Join(self, body: Join) -> Change:
+    def _join(self, body: Join) -> Change:
         member = body.member
         if self._joining.get(member.name) is member:
             del self._joining[member.name]
@@ -345,7 +375,7 @@ class Directory:
         return tuple(self.members.values())
         yield []  # a change is a generator, this one without a call
 
-    def _Leave(self, body: Leave) -> Change:
+    def _leave(self, body: Leave) -> Change:
         log.info("process %r leaves; %s", body.name, self.graph.at(body.name))
         self._see_off(body.name)
         yield from self._endings.lose(body.name, died=False)
@@ -406,7 +436,7 @@ class Directory:
 
     # --- channels -----------------------------------------------------------------------------
 
-    def _OpenChannel(self, body: OpenChannel) -> Change:
+    def _open_channel(self, body: OpenChannel) -> Change:
         channel = self.graph.channels.get(body.name)
         if channel is None or (channel.closed and body.type is not None):
             if body.type is None:
@@ -424,7 +454,7 @@ class Directory:
         return self._info(channel)
         yield []
 
-    def _CloseChannel(self, body: CloseChannel) -> Change:
+    def _close_channel(self, body: CloseChannel) -> Change:
         yield from self._endings.close(channel_named(self.graph, body.name))
         return None
 
@@ -433,7 +463,7 @@ class Directory:
 
     # --- suppliers and consumers --------------------------------------------------------------
 
-    def _OpenSupplier(self, body: OpenSupplier) -> Change:
+    def _open_supplier(self, body: OpenSupplier) -> Change:
         channel = channel_named(self.graph, body.channel)
         if channel.parent is not None:
             raise InvalidFilter(
@@ -461,13 +491,13 @@ class Directory:
             raise
         return outlet.id
 
-    def _CloseSupplier(self, body: CloseSupplier) -> Change:
+    def _close_supplier(self, body: CloseSupplier) -> Change:
         channel = self.graph.channels.get(body.channel)
         if channel is not None and not channel.closed:
             yield from self._endings.remove_supplier(channel, body.supplier)
         return None
 
-    def _Subscribe(self, body: Subscribe) -> Change:
+    def _subscribe(self, body: Subscribe) -> Change:
         channel = channel_named(self.graph, body.channel)
         channel.ports[body.port] = Port(body.port, body.node)
         try:
@@ -477,7 +507,7 @@ class Directory:
             raise
         return None
 
-    def _Unsubscribe(self, body: Unsubscribe) -> Change:
+    def _unsubscribe(self, body: Unsubscribe) -> Change:
         channel = self.graph.channels.get(body.channel)
         if channel is not None:
             yield from self._wiring.remove_port(channel, body.port)
@@ -485,7 +515,7 @@ class Directory:
 
     # --- derived channels ---------------------------------------------------------------------
 
-    def _Derive(self, body: Derive) -> Change:
+    def _derive(self, body: Derive) -> Change:
         parent = channel_named(self.graph, body.channel)
         nodes, engine = place_named(self.members, parent, body.at, body.node)
         if body.envelope.shared and body.at == SUPPLIER:
@@ -539,12 +569,3 @@ class Directory:
 
         obstacle = self._obstacle(CloseChannel(channel.name))
         self._changes.submit(end(), lambda result, error: None, obstacle, math.inf)
-
-    def _Move(self, body: Move) -> Change:
-        return self._derivations.move(body)
-
-    def _Reconfigure(self, body: Reconfigure) -> Change:
-        return reconfigure(self._wiring, body)
-
-    def _Offload(self, body: Offload) -> Change:
-        return self._derivations.offload(body)

@@ -371,9 +371,12 @@ class Undeploy(Message, frozen=True):
     discard: bool = False
 
 
-CallBody = (
-    ClaimName
-    | Join
+# What the directory is asked at once: it changes nothing in the picture.
+Question = ClaimName | ReportStatus | TellStory
+
+# What it is asked to change, one request after another.
+ChangeRequest = (
+    Join
     | Leave
     | OpenChannel
     | CloseChannel
@@ -385,9 +388,11 @@ CallBody = (
     | Move
     | Offload
     | Reconfigure
-    | ReportStatus
-    | TellStory
-    | ReportNode
+)
+
+# What it asks of a member.
+Order = (
+    ReportNode
     | ReportStory
     | OpenOutlet
     | CloseOutlet
@@ -406,6 +411,8 @@ CallBody = (
     | Deploy
     | Undeploy
 )
+
+CallBody = Question | ChangeRequest | Order
 
 # What the directory goes on with; others' answers are for users.
 ANSWERS: dict[type[Message], Any] = {
