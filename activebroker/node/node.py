@@ -190,7 +190,8 @@ class Node:
             case PeerHeard(peer):
                 self.peers.heard(peer, now)
             case PeerHungUp(peer):
-                self.peers.greet_again(peer)
+                if self.directory is not None:  # which alone decides who has ended
+                    self.peers.greet_again(peer)
             case PeerEnded(peer):
                 if self.directory is not None:
                     self.directory.ended(peer)
