@@ -53,7 +53,7 @@ class Rejoining:
         self._users = 0
         self._reason = ""  # why the program is in no fabric now
         self._over: Unreachable | None = None  # why it will not be again
-        self._left = Departed("", {}, {}, {}, {})  # by those before
+        self._left = Departed("")  # by those before
         self._closed = threading.Event()
         self._runtime = join(Succession(self._registry, self._left, self._departed))
         use(self._runtime)
@@ -110,7 +110,7 @@ class Rejoining:
 
     def _departed(self, left: Departed) -> None:
         with self._state:
-            self._left = _both(self._left, left) if self._reason else left
+            self._left = self._left.then(left) if self._reason else left
             if self._reason:
                 return  # amid an attempt, which sees it
             self._reason = left.reason.removesuffix(" Connect again.")  # as it does by itself
@@ -158,15 +158,3 @@ class Rejoining:
             self._over = self._over or error
             self._state.notify_all()
         self._program.give_up(error)
-
-
-def _both(first: Departed, then: Departed) -> Departed:
-    """What two nodes have left, of which the second was lost before all was laid there."""
-    served = {name: takers for name, takers in then.takers.items() if takers}
-    return Departed(
-        then.reason,
-        {**first.takers, **served},
-        {**first.unacknowledged, **then.unacknowledged},
-        {**first.streams, **then.streams},
-        {**first.received, **then.received},
-    )

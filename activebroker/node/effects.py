@@ -226,16 +226,30 @@ class Departed:
     """This node has left a fabric that it cannot reach, and does nothing more.
 
     `takers` are, by channel, those whom its outlets served, and where suppliers' streams began for
-    them. `streams`: how far those of suppliers
-    have come, by channel and supplier; `unacknowledged`, by stream: the events that somebody may
-    not have. `received`: how far subscriptions to such channels have come.
+    them. `streams`: how far those of suppliers have come, by channel and supplier;
+    `unacknowledged`, by stream: the events that somebody may not have. `received`: how far
+    subscriptions to such channels have come; `filtered`, by derived channel: how far filters have
+    that have not filtered all that had come.
     """
 
     reason: str
-    takers: Mapping[str, Mapping[str, Positions]]
-    unacknowledged: Mapping[int, Sequence[Batch]]
-    streams: Mapping[tuple[str, str], Position]
-    received: Mapping[int, Positions]
+    takers: Mapping[str, Mapping[str, Positions]] = field(default_factory=dict)
+    unacknowledged: Mapping[int, Sequence[Batch]] = field(default_factory=dict)
+    streams: Mapping[tuple[str, str], Position] = field(default_factory=dict)
+    received: Mapping[int, Positions] = field(default_factory=dict)
+    filtered: Mapping[str, Positions] = field(default_factory=dict)
+
+    def then(self, later: Departed) -> Departed:
+        """What this node has left and a later one, which was lost before all was laid there."""
+        served = {name: takers for name, takers in later.takers.items() if takers}
+        return Departed(
+            later.reason,
+            {**self.takers, **served},
+            {**self.unacknowledged, **later.unacknowledged},
+            {**self.streams, **later.streams},
+            {**self.received, **later.received},
+            {**self.filtered, **later.filtered},
+        )
 
     def unacknowledged_of(self, channel: str, supplier: str) -> list[Batch]:
         """The events of a supplier that somebody may not have, in order."""

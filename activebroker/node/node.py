@@ -160,7 +160,7 @@ class Node:
             on_changed=self._changed,
         )
         if before is not None:
-            self.exchange.succeed(before.takers, before.streams)
+            self.exchange.succeed(before)
             self._effects.append(SetTimer("awaited", AWAITED))
         self.moves = Moves(me.name, self.exchange, self._send, registry, self._effects)
         self.directory: Directory | None = None
@@ -654,7 +654,10 @@ class Node:
             self._note_lost(peer)
         self._note(self.exchange.unsettled())  # it came there, and may have been lost with a move
         return replace(
-            departed, unacknowledged=self._unacknowledged, received=self.exchange.received
+            departed,
+            unacknowledged=self._unacknowledged,
+            received=self.exchange.received,
+            filtered=self.exchange.filtered,
         )
 
     def acknowledged(self) -> dict[int, int]:

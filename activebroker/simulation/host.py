@@ -31,7 +31,7 @@ SLOWED_WORK = 10.0  # times the work of its filters
 INSTANT = 1e-9  # seconds between things in order, which rounding must not exchange
 
 
-NOTHING = Departed("", {}, {}, {}, {})  # is left by a process that has not departed yet
+NOTHING = Departed("")  # is left by a process that has not departed yet
 
 
 class Answered:

@@ -85,16 +85,7 @@ class Rejoining:
     def _give_up(self, host: Host, left: Departed, reason: str) -> None:
         """An attempt has failed: leave behind what this node has, and what those before had."""
         if host.alive:
-            then = host.node.departed(reason)
-            served = {name: takers for name, takers in then.takers.items() if takers}
-            both = Departed(
-                reason,
-                {**left.takers, **served},
-                {**left.unacknowledged, **then.unacknowledged},
-                {**left.streams, **then.streams},
-                {**left.received, **then.received},
-            )
-            self.departed(host, both)
+            self.departed(host, left.then(host.node.departed(reason)))
 
     def _laid(self, host: Host, left: Departed) -> Iterator[Asked]:
         """What is asked of the fabric, in order."""

@@ -57,7 +57,14 @@ from activebroker.protocol.messages import (
     Ties,
     TypeAnnounced,
 )
-from activebroker.protocol.specs import UNPLACED, FlowSpec, Position, Positions, StageSpec
+from activebroker.protocol.specs import (
+    UNPLACED,
+    FlowSpec,
+    Position,
+    Positions,
+    StageSpec,
+    later,
+)
 
 log = logging.getLogger(__name__)
 CREDIT_STEP = WINDOW // 4  # bytes consumed before credit goes back
@@ -111,6 +118,7 @@ class Exchange:
         self._before: Mapping[str, Mapping[str, Positions]] = {}
         self._awaited: Mapping[str, Mapping[str, Positions]] = {}
         self._streams: Mapping[tuple[str, str], Position] = {}  # of suppliers who go on
+        self._filtered: Mapping[str, Positions] = {}  # how far filters had come there
         self._blocked: dict[int, None] = {}  # supplier outlets that were not ready
         self._stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
         self.settling: dict[int, Positions] = {}  # subscriptions' news for what feeds them
@@ -269,6 +277,8 @@ class Exchange:
         if spec.id in self.ports:
             raise ProtocolError(f"{self._here!r} has a port {spec.id} already.")
         port = Port(spec.id)
+        if spec.checkpoint is None:
+            port.came = dict(self._filtered.get(spec.channel, {}))
         outlet = self.open_outlet(spec.id, spec.channel, None, numbers=spec.envelope is not None)
         self.ports[spec.id] = port
         stage = Stage(spec, port, outlet, self._consumed, self._suppliers)
@@ -426,13 +436,20 @@ class Exchange:
                             yield outlet.stream, item.batch
 
     def unsettled(self) -> Iterator[tuple[int, Batch]]:
-        """The events of suppliers here that are kept for their takers, each with its stream."""
+        """The events of suppliers here that are kept for their takers, or wait for filters here,
+        each with its stream."""
+        streams = set()
         for outlet in self.outlets.values():
-            for taker in outlet.takers.values():
-                if outlet.supplier is not None:
+            if outlet.supplier is not None:
+                streams.add(outlet.stream)
+                for taker in outlet.takers.values():
                     for _, _, item in taker.kept:
                         if isinstance(item, Parcel):
                             yield outlet.stream, item.batch
+        for stage in self.stages.values():
+            for parcel in stage.waiting():
+                if (stream := parcel.upto[0]) in streams:
+                    yield stream, parcel.batch
 
     # --- a fabric that cannot be reached ------------------------------------------------------
 
@@ -479,7 +496,7 @@ class Exchange:
 
     def departure(self, reason: str) -> Departed:
         """What this node leaves behind, when nothing is under way."""
-        return Departed(reason, self.served, {}, self.streams, {})
+        return Departed(reason, self.served, streams=self.streams)
 
     @property
     def streams(self) -> dict[tuple[str, str], Position]:
@@ -495,14 +512,21 @@ class Exchange:
         """How far ports here have come that are fed by suppliers themselves."""
         return {port.id: dict(port.received) for port in self.ports.values() if port.direct}
 
-    def succeed(
-        self,
-        takers: Mapping[str, Mapping[str, Positions]],
-        streams: Mapping[tuple[str, str], Position],
-    ) -> None:
+    @property
+    def filtered(self) -> dict[str, Positions]:
+        """By derived channel, how far filters here have come that are fed by suppliers
+        themselves."""
+        return {
+            stage.spec.channel: later(stage.port.since, stage.saving.inputs)
+            for stage in self.stages.values()
+            if stage.port.direct
+        }
+
+    def succeed(self, before: Departed) -> None:
         """Let outlets that are opened wait until those who were served there before are back, and
-        go on with the streams of their suppliers."""
-        self._before, self._awaited, self._streams = takers, takers, streams
+        go on with the streams of their suppliers; and filters go on where those before were."""
+        self._before = self._awaited = before.takers
+        self._streams, self._filtered = before.streams, before.filtered
 
     def await_no_more(self) -> None:
         self._awaited = {}

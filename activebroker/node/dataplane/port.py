@@ -59,6 +59,7 @@ class Port:
         self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
         self.direct = False  # fed by suppliers themselves
         self.had: Positions = {}  # how far it has come at the node before
+        self.came: Positions = {}  # how far its filter has, there, where that had more to do
         self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
         self.since: Positions = {}  # where streams began here
         self.anew = False  # of a filter that begins anew: another one may have borne its name
@@ -147,7 +148,8 @@ class Port:
                 self._begin(supplier, began)
             if begins is not None:
                 flow.repeats = True
-                self._begin(supplier, begins)
+                came = self.came.pop(supplier, begins)
+                self._begin(supplier, came if came[0] == begins[0] else begins)
                 if self.received.get(supplier, NOWHERE)[0] != begins[0]:
                     self.received[supplier] = self.since[supplier]
         for earlier in after:

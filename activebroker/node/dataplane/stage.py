@@ -90,11 +90,15 @@ class Stage:
         """Batches that wait for the filter."""
         return len(self._inbox)
 
-    def held(self) -> tuple[int, int]:
-        """Events and bytes that have come and wait: for the filter, or for what comes before."""
+    def waiting(self) -> list[Parcel]:
+        """What has come and waits: for the filter, or for what comes before."""
         inbox = (item for _, item in self._inbox)
         held = (item for flow in self.port.flows.values() for item in flow.held)
-        parcels = [item for item in (*inbox, *held) if isinstance(item, Parcel)]
+        return [item for item in (*inbox, *held) if isinstance(item, Parcel)]
+
+    def held(self) -> tuple[int, int]:
+        """Events and bytes that have come and wait: for the filter, or for what comes before."""
+        parcels = self.waiting()
         return sum(each.batch.num_rows for each in parcels), sum(each.nbytes for each in parcels)
 
     @property
