@@ -191,7 +191,7 @@ class Node:
                 self.peers.heard(peer, now)
             case PeerHungUp(peer):
                 if self.directory is not None:  # which alone decides who has ended
-                    self.peers.greet_again(peer)
+                    self.peers.greet_soon(peer)
             case PeerEnded(peer):
                 if self.directory is not None:
                     self.directory.ended(peer)

@@ -20,6 +20,7 @@ class Peers:
         self.members: dict[str, Member] = {me.name: me}
         self.links: dict[str, Link] = {}
         self._gone: dict[tuple[str, int], None] = {}  # the last incarnations that were lost
+        self._to_greet: dict[str, None] = {}  # who has hung up since the last look
 
     def send(self, to: str, body: Body, now: float, buffers: Buffers = ()) -> None:
         self.link(to, now).send(body, buffers)
@@ -116,10 +117,9 @@ class Peers:
         link.peer_incarnation = frame.incarnation
         return link.receive(frame, buffers, now)
 
-    def greet_again(self, peer: str) -> None:
-        """Let the transport connect anew."""
-        if (link := self.links.get(peer)) is not None:
-            link.greet()
+    def greet_soon(self, peer: str) -> None:
+        """Let the transport connect anew; not at once, to one that hangs up time and again."""
+        self._to_greet[peer] = None
 
     def heard(self, peer: str, now: float) -> None:
         """Something has come from a peer, if no whole frame yet."""
@@ -151,6 +151,10 @@ class Peers:
             del self._gone[next(iter(self._gone))]
 
     def tick(self, now: float) -> None:
+        for peer in self._to_greet:
+            if (link := self.links.get(peer)) is not None:
+                link.greet()
+        self._to_greet.clear()
         for link in self.links.values():
             link.tick(now)
 

@@ -6,7 +6,7 @@ import pytest
 from scene_for_tests import COUNTED, Scene
 
 from activebroker.core.errors import NameTaken, Unreachable
-from activebroker.node.effects import PeerEnded, PeerHungUp, Transmit
+from activebroker.node.effects import PeerEnded, PeerHungUp, TimerFired, Transmit
 from activebroker.protocol.messages import ClaimName, Join, OpenSupplier, Subscribe
 from activebroker.simulation.reference import Count
 
@@ -160,10 +160,14 @@ def test_the_only_broker_beside_the_directory_has_time_to_come_back(scene: Scene
     assert "dallas" not in scene.directory.members
 
 
-def test_who_has_hung_up_is_greeted_at_once_so_that_it_shows_whether_it_lives(
-    scene: Scene,
-) -> None:
+def test_who_has_hung_up_is_greeted_soon_so_that_it_shows_whether_it_lives(scene: Scene) -> None:
+    """However often it hangs up: at the node's next look at its links."""
     scene.net.run_for(1.0)
-    effects = scene.host("hub").node.handle(PeerHungUp("atlanta"), scene.net.env.now)
+    node, now = scene.host("hub").node, scene.net.env.now
+    node.handle(TimerFired("tick"), now)
+    for peer in ("atlanta", "nobody", "atlanta"):
+        assert node.handle(PeerHungUp(peer), now) == []
+    effects = node.handle(TimerFired("tick"), now)
     assert [each.peer for each in effects if isinstance(each, Transmit)] == ["atlanta"]
-    assert scene.host("hub").node.handle(PeerHungUp("nobody"), scene.net.env.now) == []
+    effects = node.handle(TimerFired("tick"), now)
+    assert not any(isinstance(each, Transmit) for each in effects)
