@@ -112,8 +112,13 @@ class World(Surroundings):
             self.soon(self.options.noticed, lambda _: self._notice(host))
 
     def _notice(self, host: Host) -> None:
+        """The directory sees that nobody listens there, at the moment in which it looks."""
         hub = self.hosts[HUB]
-        if hub.alive and self.hosts[host.name] is host:
+        if not hub.alive or self.hosts[host.name] is not host:
+            return
+        if hub.paused:
+            self.soon(self.options.noticed, lambda _: self._notice(host))
+        else:
             hub.give(PeerEnded(host.name))
 
     def killed_by_filter(self, host: Host, channel: str) -> None:
