@@ -229,7 +229,7 @@ class Departed:
     them. `streams`: how far those of suppliers have come, by channel and supplier;
     `unacknowledged`, by stream: the events that somebody may not have. `received`: how far
     subscriptions to such channels have come; `filtered`, by derived channel: how far filters have
-    that have not filtered all that had come.
+    that were still at work.
     """
 
     reason: str

@@ -22,6 +22,9 @@ Source = zmq.Socket[Any]
 
 
 class Watch:
+    """The descriptors and sockets of one node, for its thread. Raises OSError where the system has
+    no room for one more."""
+
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._unsure: dict[Source, None] = {}  # in order, so that all get their turn

@@ -59,7 +59,7 @@ class Port:
         self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
         self.direct = False  # fed by suppliers themselves
         self.had: Positions = {}  # how far it has come at the node before
-        self.came: Positions = {}  # how far its filter has, there, where that had more to do
+        self.came: Positions = {}  # the same of its filter, which may have come less far
         self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
         self.since: Positions = {}  # where streams began here
         self.anew = False  # of a filter that begins anew: another one may have borne its name

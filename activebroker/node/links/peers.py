@@ -119,7 +119,8 @@ class Peers:
 
     def greet_soon(self, peer: str) -> None:
         """Let the transport connect anew; not at once, to one that hangs up time and again."""
-        self._to_greet[peer] = None
+        if peer in self.links:
+            self._to_greet[peer] = None
 
     def heard(self, peer: str, now: float) -> None:
         """Something has come from a peer, if no whole frame yet."""

@@ -1,10 +1,11 @@
-"""Small batches of numbered events."""
+"""Small batches of numbered events, and the envelope of a filter of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from activebroker.events import EventType, encode
+from activebroker.events import EventType, describe, encode
+from activebroker.filters import Envelope
 from activebroker.matching import Parcel
 from activebroker.protocol.messages import FlowEnded, StreamEnded
 
@@ -30,3 +31,20 @@ def groups(item: Parcel | StreamEnded | FlowEnded) -> list[int] | str:
     if isinstance(item, Parcel):
         return [content.group for content in item.batch.contents()]
     return type(item).__name__
+
+
+def envelope(exact: bool) -> Envelope:
+    return Envelope(
+        name="Late",
+        source=None,
+        code_hash="",
+        predicate="",
+        exact=exact,
+        only_looks=False,
+        stateful=not exact,
+        shared=False,
+        on_error="skip",
+        idle_after=None,
+        output=describe(NOTE),
+        body=b"",
+    )

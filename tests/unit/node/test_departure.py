@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from parcels_for_tests import NOTE, parcel
+from parcels_for_tests import envelope, parcel
 
 from activebroker.directory.deaths import Budget
-from activebroker.events import TypeRegistry, describe
-from activebroker.filters import Envelope
+from activebroker.events import TypeRegistry
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.effects import BatchPublished, Departed, TimerFired
 from activebroker.node.node import Node
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
-
-EVEN = Envelope(
-    name="Even",
-    source=None,
-    code_hash="",
-    predicate="",
-    exact=True,
-    only_looks=False,
-    stateful=False,
-    shared=False,
-    on_error="skip",
-    idle_after=None,
-    output=describe(NOTE),
-    body=b"",
-)
 
 
 class Program:
@@ -37,7 +21,9 @@ class Program:
         self.node = Node(me, "hub", TypeRegistry(), Budget(), before)
         exchange = self.node.exchange
         self.outlet = exchange.open_outlet(1, "x", "A")
-        self.stage: Stage = exchange.open_stage(StageSpec(2, "x.Even", "python", EVEN, "owner"))
+        self.stage: Stage = exchange.open_stage(
+            StageSpec(2, "x.Even", "python", envelope(exact=True), "owner")
+        )
         self.stage.port.anew = True
         exchange.start_stage(self.stage)
         began = {"A": (1, 0)} if before.streams else {}

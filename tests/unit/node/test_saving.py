@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from parcels_for_tests import NOTE, parcel
+from parcels_for_tests import envelope, parcel
 
-from activebroker.events import describe
-from activebroker.filters import Envelope, RunResult
+from activebroker.filters import RunResult
 from activebroker.matching import Parcel
 from activebroker.node.dataplane.outlet import OutFlow, Outlet
 from activebroker.node.dataplane.port import InFlow, Port
@@ -20,23 +19,6 @@ from activebroker.protocol.specs import Checkpoint, FlowSpec, StageSpec
 
 STATE = {"A": b"state"}
 SOURCE = ("source", 90, "late")  # node, outlet, and whom it keeps events for
-
-
-def envelope(exact: bool) -> Envelope:
-    return Envelope(
-        name="Late",
-        source=None,
-        code_hash="",
-        predicate="",
-        exact=exact,
-        only_looks=False,
-        stateful=not exact,
-        shared=False,
-        on_error="skip",
-        idle_after=None,
-        output=describe(NOTE),
-        body=b"",
-    )
 
 
 class Bench:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from parcels_for_tests import NOTE, Note, groups, parcel
+from parcels_for_tests import Note, envelope, groups, parcel
 
-from activebroker.events import describe
-from activebroker.filters import Envelope, Failure, RunResult
+from activebroker.filters import Failure, RunResult
 from activebroker.matching import Parcel
 from activebroker.node.dataplane.outlet import WINDOW, OutFlow, Outlet
 from activebroker.node.dataplane.port import LOST, InFlow, Port
@@ -16,23 +15,6 @@ from activebroker.node.dataplane.stage import FIRST_EVENTS, WORK_BYTES, WORK_SEC
 from activebroker.node.effects import RunStage, SnapshotStage
 from activebroker.protocol.messages import FlowEnded, StreamEnded
 from activebroker.protocol.specs import FlowSpec, StageSpec
-
-
-def envelope(exact: bool) -> Envelope:
-    return Envelope(
-        name="Late",
-        source=None,
-        code_hash="",
-        predicate="",
-        exact=exact,
-        only_looks=False,
-        stateful=not exact,
-        shared=False,
-        on_error="skip",
-        idle_after=None,
-        output=describe(NOTE),
-        body=b"",
-    )
 
 
 class Bench:
