@@ -8,7 +8,6 @@ happens. The calls are few (events never pass here).
 from __future__ import annotations
 
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -75,6 +74,7 @@ class Changes:
         self._ended = ended
         self._ended_late = ended_late
         self._changed = changed
+        self._happened: deque[Change] = deque()
         self._queue: deque[Waiting] = deque()
         self._current: tuple[Change, Done] | None = None
         self._migration: Migration | None = None  # that the current change waits for
@@ -100,9 +100,16 @@ class Changes:
 
     def submit_first(self, change: Change) -> None:
         """Queue what has happened already, before all that is only asked for."""
-        waiting = Waiting(change, lambda result, error: None, lambda: None, math.inf)
-        self._queue.appendleft(waiting)
+        self._happened.appendleft(change)
         self.go_on()
+
+    def catch_up(self) -> Change:
+        """Within a change: carry out what has happened since it began. Returns whether there was
+        anything."""
+        behind = bool(self._happened)
+        while self._happened:
+            yield from self._happened.popleft()
+        return behind
 
     def lost(self, node: str) -> None:
         """A member fell silent: tell the migrations in which it has a part."""
@@ -130,14 +137,20 @@ class Changes:
         """Carry out the next change whose way is clear."""
         if self._current is not None:
             return
+        if self._happened:
+            self._begin(self._happened.popleft(), lambda result, error: None)
+            return
         for index, waiting in enumerate(self._queue):
             if waiting.obstacle() is None:
                 del self._queue[index]
-                self._current = waiting.change, waiting.done
-                self._resume(None, None)
+                self._begin(waiting.change, waiting.done)
                 return
             if waiting.held_since is None:
                 waiting.held_since = self._now()
+
+    def _begin(self, change: Change, done: Done) -> None:
+        self._current = change, done
+        self._resume(None, None)
 
     def expire(self) -> None:
         """Refuse what has waited too long for its way to be clear."""

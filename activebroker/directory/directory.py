@@ -140,7 +140,12 @@ class Directory:
             me.name, self._wiring, self._changes, self._checkpoints, self._endings
         )
         self._placing = Placing(
-            self._wiring, self._derivations, self._endings, recovery, self._recoveries.waits
+            self._wiring,
+            self._changes,
+            self._derivations,
+            self._endings,
+            recovery,
+            self._recoveries.waits,
         )
 
     def request(self, body: Question | ChangeRequest, done: Done) -> None:
@@ -547,7 +552,7 @@ class Directory:
                 yield from self._wiring.deploy(child, nodes, engine)
             yield from self._placing.connect(parent)
             if child.closed:
-                raise PayloadRefused(child.instead)
+                raise PayloadRefused(child.instead or child.ended.strip())
         except ActiveBrokerError:
             yield from self._wiring.remove_stages(child)
             self.graph.channels.pop(name, None)

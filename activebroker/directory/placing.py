@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from activebroker.core.errors import ActiveBrokerError, PayloadRefused
-from activebroker.directory.changes import PATIENCE, Change
+from activebroker.directory.changes import PATIENCE, Change, Changes
 from activebroker.directory.derivations import Derivations
 from activebroker.directory.endings import Endings
 from activebroker.directory.parts import CONSUMER, SUPPLIER, Channel
@@ -31,6 +31,7 @@ class Placing:
     def __init__(
         self,
         wiring: Wiring,
+        changes: Changes,
         derivations: Derivations,
         endings: Endings,
         recovery: Recovery,
@@ -39,6 +40,7 @@ class Placing:
         self._wiring = wiring
         self._graph = wiring.graph
         self._members = wiring.members
+        self._changes = changes
         self._derivations = derivations
         self._endings = endings
         self._recovery = recovery
@@ -48,12 +50,17 @@ class Placing:
         """Give every port of a channel, and of what is derived from it at the supplier, a flow
         from every outlet."""
         for child in self._graph.children(channel.name):
-            waits = self._waits(channel.name) or self._waits(child.name)
-            if child.at == SUPPLIER and not child.closed and not waits:
+            if self._is_beside(child):
                 yield from self._beside(channel, child)
                 if not child.closed:
                     yield from self.connect(child)
         yield from self._wiring.connect(channel)
+
+    def _is_beside(self, child: Channel) -> bool:
+        """Whether a filter runs, or begins, wherever the parent channel has an outlet."""
+        assert child.parent is not None
+        waits = self._waits(child.parent) or self._waits(child.name)
+        return child.at == SUPPLIER and not child.closed and not waits
 
     def _beside(self, channel: Channel, child: Channel) -> Change:
         """Put a filter beside each supplier that has none yet."""
@@ -67,12 +74,18 @@ class Placing:
     def _instead(self, channel: Channel, reason: str) -> Change:
         """Put a filter at one place that can run it; end its channel if there is none."""
         for child in self._graph.children(channel.name):
-            if child.at == SUPPLIER and child.stages:  # it runs beside this one, which leaves
+            if self._is_beside(child) and child.stages:  # it runs beside this one, which leaves
                 yield from self._instead(child, reason)
         asked = channel.asked
         places = [channel.owner, *self._recovery.candidates(channel)]
         places += [stage.node for stage in channel.stages.values()]
-        for node in dict.fromkeys(places):
+        for node in (*dict.fromkeys(places), None):  # None: before it ends
+            behind = yield from self._changes.catch_up()
+            if not self._is_beside(channel):
+                return  # it ended, or goes on elsewhere
+            if behind:  # who was lost has no part in it, and may be why it failed before
+                yield from self._instead(channel, reason)
+                return
             if node not in self._members:
                 continue
             try:

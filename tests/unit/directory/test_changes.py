@@ -104,6 +104,25 @@ def test_what_has_happened_goes_before_what_is_only_asked_for(bench: Bench) -> N
     assert begun == ["begin first", "begin loss", "begin second"]
 
 
+def test_what_has_happened_since_a_change_began_comes_into_it(bench: Bench) -> None:
+    def looks() -> Change:
+        behind = []
+        for node in "ab":
+            yield [(node, CALL)]
+            behind.append((yield from bench.changes.catch_up()))
+        return behind
+
+    bench.changes.submit(looks(), bench._done("first"))
+    bench.submit("second")
+    bench.changes.submit_first(bench.change("loss", "c"))
+    bench.answer()
+    assert bench.log == ["call a", "begin loss", "call c"]
+    bench.answer()
+    bench.answer()
+    assert bench.ends == {"first": [True, False], "second": []}
+    assert bench.log[3:5] == ["end loss", "call b"], "and it comes once"
+
+
 def test_a_change_whose_way_is_not_clear_lets_others_pass(bench: Bench) -> None:
     bench.submit("waits", waits=True)
     bench.submit("waits too", waits=True)

@@ -11,7 +11,7 @@ from scene_for_tests import COUNTED, FOUND_LOST, Scene, Sink
 
 from activebroker.core.errors import MoveFailed, PayloadRefused, Unreachable
 from activebroker.filters import FIFOFilter
-from activebroker.protocol.messages import Derive, ReportStatus
+from activebroker.protocol.messages import Derive, OpenSupplier, ReportStatus
 from activebroker.simulation.reference import KEY, Count, Few, HoldBack, Some, envelope_of
 
 DERIVED = "x.Count"
@@ -141,6 +141,33 @@ def test_a_filter_that_can_run_nowhere_ends_its_channel_and_no_other(scene: Scen
     assert "'dallas' cannot run it" in str(ended.intake.error)
     assert goes_on.of("A") == ["0", "1"] and goes_on.of("B") == ["0"]
     scene.finish(goes_on)
+
+
+@pytest.mark.parametrize("dead", ["dallas", "atlanta", "east"])
+def test_who_dies_while_a_filter_moves_from_its_suppliers_keeps_it_from_no_place(
+    dead: str, scene: Scene
+) -> None:
+    sources = [scene.supplier("east", "A"), scene.supplier("atlanta", "B")]
+    scene.derive(Count, "supplier")
+    sink = scene.subscribe("hub", DERIVED)
+    for source in sources:
+        source.publish(0, 1)
+    scene.settle()
+    scene.net.refusing.add("dallas")
+    opened = scene.begin("dallas", OpenSupplier("x", "C", "dallas"))
+    scene.net.run_until(lambda: bool(scene.directory._changes.under_way()))
+    scene.net.kill(dead)
+    scene.directory._expel(dead)
+    scene.net.run_for(FOUND_LOST)
+    assert opened.done or dead == "dallas"
+    for source in sources:
+        if source.host.alive:
+            source.publish(2)
+    scene.settle()
+    assert scene.places(DERIVED) == ["west"]
+    scene.finish(sink)
+    for source in sources:
+        assert sink.of(source.name) == COUNTED[: source.published]
 
 
 def test_a_derivation_that_can_run_nowhere_is_refused(scene: Scene) -> None:
