@@ -551,8 +551,10 @@ class Directory:
             if body.at != SUPPLIER:
                 yield from self._wiring.deploy(child, nodes, engine)
             yield from self._placing.connect(parent)
-            if child.closed:
-                raise PayloadRefused(child.instead or child.ended.strip())
+            if child.closed and child.instead:
+                raise PayloadRefused(child.instead)
+            if child.closed:  # with what it is derived from
+                raise Unreachable(child.ended.strip())
         except ActiveBrokerError:
             yield from self._wiring.remove_stages(child)
             self.graph.channels.pop(name, None)

@@ -180,6 +180,24 @@ def test_a_derivation_that_can_run_nowhere_is_refused(scene: Scene) -> None:
     scene.finish()
 
 
+def test_a_derivation_is_refused_when_what_it_is_derived_from_ends_meanwhile(scene: Scene) -> None:
+    scene.supplier("east", "A")
+    scene.derive(Count, "atlanta")
+    below = f"{DERIVED}.HoldBack"
+    scene.net.unloadable |= {DERIVED, below}
+    envelope = envelope_of(HoldBack)
+    answer = scene.begin("west", Derive(DERIVED, below, envelope, "supplier", "west"))
+    channels = scene.directory.graph.channels
+    scene.net.run_until(lambda: below in channels)
+    scene.net.run_until(lambda: scene.places(below) == ["west"])  # where it may go instead
+    scene.net.kill("atlanta")
+    scene.directory._expel("atlanta")
+    scene.net.run_until(lambda: answer.done)
+    assert isinstance(answer.error, Unreachable)
+    assert str(answer.error).startswith(f"'atlanta', which ran the filter of channel {DERIVED!r}")
+    scene.finish()
+
+
 def test_what_runs_beside_a_filter_leaves_with_it(scene: Scene) -> None:
     sources = [scene.supplier("east", "A")]
     scene.derive(Count, "supplier")
