@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from activebroker.protocol.specs import NOWHERE, Positions
@@ -79,3 +80,23 @@ class Record:
     def _died(self, count: int) -> str:
         died = "1 process" if count == 1 else f"{count} processes"
         return f"{died} died with it ({', '.join(map(repr, self.hosts[-count:]))})"
+
+
+def acquit(
+    died: Sequence[tuple[Record, Positions]], records: Iterable[Record], budget: Budget, now: float
+) -> None:
+    """Take deaths back from those that cannot have been their cause.
+
+    `died` are the filters with which a process died `now`, each with how far it has come. Those of
+    them that had nothing to do are not blamed for what others may have done. Where one is found to
+    be the cause, by its last event, no other of `records` is blamed for what they died of together.
+    """
+    if any(record.stuck for record, _ in died):
+        for record, _ in died:
+            if not record.stuck:
+                record.times.remove(now)
+    for cause, inputs in died:
+        if cause.by_one_event(inputs) >= budget.by_one_event:
+            for record in records:
+                if record is not cause:
+                    record.times = [at for at in record.times if at not in cause.times]

@@ -17,7 +17,7 @@ import msgspec
 
 from activebroker.directory.changes import Attempt, Change
 from activebroker.directory.checkpoints import Checkpoints
-from activebroker.directory.deaths import Budget, Record
+from activebroker.directory.deaths import Budget, Record, acquit
 from activebroker.directory.parts import Channel, Relay
 from activebroker.directory.recovery import PROOF, Recovery, Refusals, Stages
 from activebroker.directory.wiring import Wiring
@@ -77,14 +77,18 @@ class Recoveries:
 
     def died(self, node: str) -> Change:
         """A process has died: remember what it had, and what that had to do."""
-        lost = (
+        lost = [
             each
             for each in self._all()
             if self._graph.recovers(each) and any(s.node == node for s in each.stages.values())
-        )
-        for each in list(lost):
+        ]
+        now = self._now()
+        for each in lost:
             stuck = yield from self._stuck(each)
-            self._records.setdefault(each.name, Record()).died(node, self._now(), stuck)
+            self._records.setdefault(each.name, Record()).died(node, now, stuck)
+        filters = [each for each in lost if not isinstance(each, Relay)]
+        found = [(self._records[each.name], _inputs(each)) for each in filters]
+        acquit(found, self._records.values(), self._budget, now)
 
     def recover(self, channel: Channel, also: Stages = ()) -> Change:
         """Let it go on from its last checkpoint, now or later. Returns why it does not, if so.
