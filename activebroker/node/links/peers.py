@@ -13,7 +13,11 @@ GONE_KEPT = 4096
 
 
 class Peers:
-    """One link a peer. The driver's transport is reached through `flush`."""
+    """One link a peer. The driver's transport is reached through `flush`.
+
+    What is sent to somebody who is no member, and has not been heard, goes nowhere: it would reach
+    the next process of that name, which would take it for the begin of its own link.
+    """
 
     def __init__(self, me: Member) -> None:
         self.me = me
@@ -34,8 +38,8 @@ class Peers:
             return link
         member = self.members.get(peer)
         link = self._new_link(peer, member.incarnation if member is not None else 0, now)
-        # Who was lost gets nothing more: it would take a second link for the first.
-        if (peer, link.addressed) not in self._gone:
+        # Nor does who was lost get more: it would take a second link for the first.
+        if member is not None and (peer, member.incarnation) not in self._gone:
             self.links[peer] = link
         return link
 
@@ -100,14 +104,10 @@ class Peers:
         return Transmit(frame.sender, None, [(head, ())])
 
     def restarted(self, frame: Frame) -> bool:
-        """Whether the sender is a new incarnation of a peer that we have a link with. What waits
-        for one of whom the directory has not told was meant for an earlier process, see above."""
+        """Whether the sender is a new incarnation of a peer that we have a link with."""
         link = self.links.get(frame.sender)
-        if link is None:
-            return False
-        if known := link.peer_incarnation or link.addressed:
-            return known != frame.incarnation
-        return link.unacknowledged > 0 and frame.sender not in self.members
+        known = link is not None and (link.peer_incarnation or link.addressed)
+        return bool(known) and known != frame.incarnation
 
     def receive(self, frame: Frame, buffers: Buffers, now: float) -> list[tuple[Body, Buffers]]:
         """What is the next to handle."""

@@ -16,6 +16,8 @@ def test_who_gave_up_for_it_never_heard_the_directory_takes_no_orders() -> None:
     """The directory learns at once that nobody is there, and its next process begins afresh."""
     me = Member("late", None, True, 1)
     late, hub = Node(me, "hub", TypeRegistry()), Peers(Member("hub", "hub", True, 1))
+    late.peers.members["hub"] = Member("hub", "hub", True, 0)
+    hub.members["late"] = me
     late.handle(RequestMade(1, Join(me), patience=10.0), 0.0)
     late.handle(TimerFired("tick"), 1.1 * LOST_AFTER)
     assert late.orphaned

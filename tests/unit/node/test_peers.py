@@ -11,7 +11,11 @@ from activebroker.protocol.specs import Member
 
 
 def peers(name: str, incarnation: int = 1) -> Peers:
-    return Peers(Member(name, None, False, incarnation))
+    """`a` is the directory of `b`, which does not know yet which process that is."""
+    them = Peers(Member(name, None, False, incarnation))
+    if name != "a":
+        them.members["a"] = Member("a", "a", True, 0)
+    return them
 
 
 def frames_of(sender: Peers, now: float = 0.0) -> list[Frame]:
@@ -95,6 +99,8 @@ def test_a_greeting_of_a_stranger_makes_no_link() -> None:
     here.members["b"] = Member("b", "b", False, 1)
     assert not here.is_greeting(heard)
     del here.members["b"]
+    here.members["b"] = Member("b", "b", True, 0)
+    assert here.is_greeting(heard)
     here.send("b", Greet("one"), 0.0)
     assert not here.is_greeting(heard), "it is awaited"
 
@@ -115,16 +121,29 @@ def test_who_was_lost_is_sent_nothing_more() -> None:
     assert len(frames_of(here)) == 1
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_what_is_sent_to_a_name_is_not_for_its_next_process(known: bool) -> None:
+def test_what_is_sent_to_a_member_is_not_for_the_next_process_of_its_name() -> None:
     """The directory tells of a process before it tells of anything that concerns it."""
     here = peers("a")
-    if known:
-        here.members["b"] = Member("b", "b", False, 1)
+    here.members["b"] = Member("b", "b", False, 1)
     assert not here.is_successor(Member("b", "b", False, 2))
     here.send("b", Greet("one"), 0.0)
     assert here.is_successor(Member("b", "b", False, 2))
-    assert here.is_successor(Member("b", "b", False, 1)) is not known
+    assert not here.is_successor(Member("b", "b", False, 1))
+
+
+def test_what_is_sent_to_one_whom_nobody_has_told_of_goes_nowhere() -> None:
+    """Else it would be the begin of a link for the next process of that name, which is another
+    link than the one that this process begins when it hears that one."""
+    here, next_one = peers("a"), peers("b", 2)
+    here.greet("b", 0.0)
+    here.send("b", Greet("to who was lost"), 0.0)
+    assert frames_of(here) == [] and here.links == {}
+    next_one.send("a", Greet("me"), 0.0)
+    (frame,) = frames_of(next_one)
+    assert not here.restarted(frame) and here.receive(frame, (), 0.0)
+    here.send("b", Greet("to you"), 0.0)
+    (frame,) = frames_of(here)
+    assert next_one.receive(frame, (), 0.0) == [(Greet("to you"), ())]
 
 
 def test_who_is_heard_before_it_is_a_member_is_that_member() -> None:
@@ -135,14 +154,14 @@ def test_who_is_heard_before_it_is_a_member_is_that_member() -> None:
     assert not here.is_successor(Member("b", "b", False, 2))
 
 
-def test_what_waits_for_one_whom_nobody_has_told_of_is_not_for_who_is_heard_first() -> None:
-    """But for the directory, of which a process knows no more than the address when it joins."""
-    here, next_one = peers("a"), peers("b", 2)
-    next_one.send("a", Greet("me"), 0.0)
-    (frame,) = frames_of(next_one)
-    here.greet("b", 0.0)  # which is for anybody
-    assert not here.restarted(frame)
-    here.send("b", Greet("one"), 0.0)
-    assert here.restarted(frame)
-    here.members["b"] = Member("b", "tcp://b:1", True, 0)
-    assert not here.restarted(frame)
+def test_the_directory_is_spoken_to_before_it_is_known_which_process_it_is() -> None:
+    here, there = peers("b"), peers("a", 7)
+    here.send("a", Greet("one"), 0.0)
+    (frame,) = frames_of(here)
+    assert not there.is_stale(frame) and there.receive(frame, (), 0.0)
+    there.send("b", Greet("two"), 0.0)
+    (frame,) = frames_of(there)
+    assert not here.restarted(frame) and here.receive(frame, (), 0.0)
+    here.send("a", Greet("three"), 0.0)
+    (frame,) = frames_of(here)
+    assert frame.to == 7 and frame.seq == 2
