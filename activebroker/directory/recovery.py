@@ -124,6 +124,8 @@ class Recovery:
         old += [(outlet.node, outlet.id) for outlet in channel.left.values()]
         old = list(dict.fromkeys([*old, *also]))
         yield from self._wiring.tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
+        if channel.stopped:  # as they have told by now, and it would be anew
+            return None
         outlets = tuple(stage for _, stage in old)
         ports = graph.wanting(channel)
         asked = [port for port in ports if port.node in self._members]
