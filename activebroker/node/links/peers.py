@@ -13,11 +13,7 @@ GONE_KEPT = 4096
 
 
 class Peers:
-    """One link a peer. The driver's transport is reached through `flush`.
-
-    What is sent to somebody who is no member, and has not been heard, goes nowhere: it would reach
-    the next process of that name, which would take it for the begin of its own link.
-    """
+    """One link a peer. The driver's transport is reached through `flush`."""
 
     def __init__(self, me: Member) -> None:
         self.me = me
@@ -38,8 +34,8 @@ class Peers:
             return link
         member = self.members.get(peer)
         link = self._new_link(peer, member.incarnation if member is not None else 0, now)
-        # Nor does who was lost get more: it would take a second link for the first.
-        if member is not None and (peer, member.incarnation) not in self._gone:
+        # Who was lost gets nothing more: it would take a second link for the first.
+        if (peer, link.addressed) not in self._gone:
             self.links[peer] = link
         return link
 
@@ -104,10 +100,14 @@ class Peers:
         return Transmit(frame.sender, None, [(head, ())])
 
     def restarted(self, frame: Frame) -> bool:
-        """Whether the sender is a new incarnation of a peer that we have a link with."""
+        """Whether the sender is a new incarnation of a peer that we have a link with. What waits
+        for one of whom the directory has not told was meant for an earlier process, see above."""
         link = self.links.get(frame.sender)
-        known = link is not None and (link.peer_incarnation or link.addressed)
-        return bool(known) and known != frame.incarnation
+        if link is None:
+            return False
+        if known := link.peer_incarnation or link.addressed:
+            return known != frame.incarnation
+        return link.unacknowledged > 0 and frame.sender not in self.members
 
     def receive(self, frame: Frame, buffers: Buffers, now: float) -> list[tuple[Body, Buffers]]:
         """What is the next to handle."""
@@ -160,10 +160,12 @@ class Peers:
             link.tick(now)
 
     def flush(self, now: float) -> list[Transmit]:
-        """All that the links want on the wire."""
+        """All that the links want on the wire. What is for one who is no member, and has not been
+        heard, stays here: it would reach the next process of that name, which would take it for the
+        begin of its own link."""
         transmits = []
         for peer, link in self.links.items():
-            if link.outgoing:
+            if link.outgoing and (link.peer_incarnation or peer in self.members):
                 member = self.members.get(peer)
                 address = member.address if member is not None else None
                 transmits.append(Transmit(peer, address, link.take_outgoing(now)))

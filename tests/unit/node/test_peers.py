@@ -99,8 +99,6 @@ def test_a_greeting_of_a_stranger_makes_no_link() -> None:
     here.members["b"] = Member("b", "b", False, 1)
     assert not here.is_greeting(heard)
     del here.members["b"]
-    here.members["b"] = Member("b", "b", True, 0)
-    assert here.is_greeting(heard)
     here.send("b", Greet("one"), 0.0)
     assert not here.is_greeting(heard), "it is awaited"
 
@@ -121,29 +119,16 @@ def test_who_was_lost_is_sent_nothing_more() -> None:
     assert len(frames_of(here)) == 1
 
 
-def test_what_is_sent_to_a_member_is_not_for_the_next_process_of_its_name() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_sent_to_a_name_is_not_for_its_next_process(known: bool) -> None:
     """The directory tells of a process before it tells of anything that concerns it."""
     here = peers("a")
-    here.members["b"] = Member("b", "b", False, 1)
+    if known:
+        here.members["b"] = Member("b", "b", False, 1)
     assert not here.is_successor(Member("b", "b", False, 2))
     here.send("b", Greet("one"), 0.0)
     assert here.is_successor(Member("b", "b", False, 2))
-    assert not here.is_successor(Member("b", "b", False, 1))
-
-
-def test_what_is_sent_to_one_whom_nobody_has_told_of_goes_nowhere() -> None:
-    """Else it would be the begin of a link for the next process of that name, which is another
-    link than the one that this process begins when it hears that one."""
-    here, next_one = peers("a"), peers("b", 2)
-    here.greet("b", 0.0)
-    here.send("b", Greet("to who was lost"), 0.0)
-    assert frames_of(here) == [] and here.links == {}
-    next_one.send("a", Greet("me"), 0.0)
-    (frame,) = frames_of(next_one)
-    assert not here.restarted(frame) and here.receive(frame, (), 0.0)
-    here.send("b", Greet("to you"), 0.0)
-    (frame,) = frames_of(here)
-    assert next_one.receive(frame, (), 0.0) == [(Greet("to you"), ())]
+    assert here.is_successor(Member("b", "b", False, 1)) is not known
 
 
 def test_who_is_heard_before_it_is_a_member_is_that_member() -> None:
@@ -152,6 +137,35 @@ def test_who_is_heard_before_it_is_a_member_is_that_member() -> None:
     (frame,) = frames_of(there)
     here.receive(frame, (), 0.0)
     assert not here.is_successor(Member("b", "b", False, 2))
+
+
+def test_what_waits_for_one_whom_nobody_has_told_of_is_not_for_who_is_heard_first() -> None:
+    """But for the directory, of which a process knows no more than the address when it joins."""
+    here, next_one = peers("a"), peers("b", 2)
+    next_one.send("a", Greet("me"), 0.0)
+    (frame,) = frames_of(next_one)
+    here.greet("b", 0.0)  # which is for anybody
+    assert not here.restarted(frame)
+    here.send("b", Greet("one"), 0.0)
+    assert here.restarted(frame)
+    here.members["b"] = Member("b", "tcp://b:1", True, 0)
+    assert not here.restarted(frame)
+
+
+def test_what_is_sent_to_one_whom_nobody_has_told_of_stays_here() -> None:
+    """The next process of that name would take it for the begin of a link, which begins again when
+    that one is heard."""
+    here, next_one = peers("a"), peers("b", 2)
+    here.send("b", Greet("to who was lost"), 0.0)
+    assert frames_of(here) == []
+    next_one.send("a", Greet("me"), 0.0)
+    (frame,) = frames_of(next_one)
+    assert here.restarted(frame)
+    here.drop("b")
+    assert here.receive(frame, (), 0.0)
+    here.send("b", Greet("to you"), 0.0)
+    (frame,) = frames_of(here)
+    assert next_one.receive(frame, (), 0.0) == [(Greet("to you"), ())]
 
 
 def test_the_directory_is_spoken_to_before_it_is_known_which_process_it_is() -> None:
@@ -165,3 +179,10 @@ def test_the_directory_is_spoken_to_before_it_is_known_which_process_it_is() -> 
     here.send("a", Greet("three"), 0.0)
     (frame,) = frames_of(here)
     assert frame.to == 7 and frame.seq == 2
+
+
+def test_who_is_no_member_and_is_never_heard_is_silent_like_others() -> None:
+    """What this process has for it is given up with it."""
+    here = peers("a")
+    here.send("b", Greet("one"), 0.0)
+    assert here.silent(0.1 + LOST_AFTER) == ["b"]
