@@ -21,8 +21,8 @@ from typing import TypeVar
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 from activebroker.events import TypeRegistry
 from activebroker.fabric.program import Program
+from activebroker.node.departing import DEPARTURE
 from activebroker.node.effects import Departed
-from activebroker.node.node import DEPARTURE
 from activebroker.runtime import Runtime, Succession
 
 log = logging.getLogger(__name__)

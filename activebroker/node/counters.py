@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from activebroker.node.dataplane.exchange import Exchange
+from activebroker.node.dataplane.plane import Plane
 from activebroker.node.links.peers import Peers
 from activebroker.node.moves import Moves
 
 
-def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:
+def counters(plane: Plane, cpu_seconds: float, moves: Moves, peers: Peers) -> dict[str, Any]:
     """How much each flow, stage and link of a node has had, and the moves it takes part in."""
     return {
         "flows": [
@@ -25,7 +25,7 @@ def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:
                 "sent_bytes": flow.sent_bytes,
                 "waiting": len(flow.waiting),
             }
-            for outlet in exchange.outlets.values()
+            for outlet in plane.outlets.values()
             for flow in outlet.flows.values()
         ],
         "stages": [
@@ -40,9 +40,9 @@ def counters(exchange: Exchange, moves: Moves, peers: Peers) -> dict[str, Any]:
                 "queue_length": stage.queue_length,
                 "cpu_seconds": stage.cpu_seconds,
             }
-            for stage in exchange.stages.values()
+            for stage in plane.stages.values()
         ],
-        "cpu_seconds": exchange.cpu_seconds,
+        "cpu_seconds": cpu_seconds,
         "moves": moves.under_way(),
         "links": {
             peer: {"unacknowledged": link.unacknowledged} for peer, link in peers.links.items()

@@ -5,19 +5,21 @@ What the machines ask for is carried out here on the node's stages, outlets and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec import structs
 
 from activebroker.core.errors import ProtocolError
-from activebroker.events import TypeRegistry, describe, load
+from activebroker.events import describe, load
 from activebroker.matching import Parcel
-from activebroker.node.dataplane.exchange import Exchange
+from activebroker.node.context import Context
+from activebroker.node.dataplane.outlets import Outlets
+from activebroker.node.dataplane.plane import Plane
 from activebroker.node.dataplane.stage import Stage
-from activebroker.node.effects import Effect, LoadStage, RestoreStage
-from activebroker.protocol.frame import Buffers
+from activebroker.node.dataplane.stages import Stages
+from activebroker.node.effects import LoadStage, RestoreStage
 from activebroker.protocol.messages import (
     Body,
     EndMove,
@@ -67,68 +69,66 @@ class Moves:
 
     def __init__(
         self,
-        here: str,
-        exchange: Exchange,
-        send: Callable[[str, Body, Buffers], None],
-        registry: TypeRegistry,
-        effects: list[Effect],
+        context: Context,
+        plane: Plane,
+        outlets: Outlets,
+        stages: Stages,
     ) -> None:
-        self._here = here
-        self._exchange = exchange
-        self._send = send
-        self._registry = registry
-        self._effects = effects
+        self._context = context
+        self._outlets = outlets
+        self._stages = stages
+        self._plane = plane
         self._origins: dict[int, _AtOrigin] = {}
         self._destinations: dict[int, _AtDestination] = {}
         self._sources: dict[tuple[int, int], Source] = {}
         self._stories: dict[int, list[dict[str, Any]]] = {}  # of the last that have ended
 
-    def receive(self, body: Body, buffers: Sequence[Any], now: float) -> bool:
+    def receive(self, body: Body, buffers: Sequence[Any]) -> bool:
         """Handle a message of a derivation; False if it is none."""
         match body:
             case PrepareMove():
-                self._prepare(body, now)
+                self._prepare(body)
             case SwapFlows(derivation, outlet, swap, spec):
                 source = self._sources.setdefault((derivation, outlet), Source())
-                for effect in source.handle(SwapRequested(swap), now):
+                for effect in source.handle(SwapRequested(swap), self._context.now):
                     match effect:
                         case protocol.EndFlow(flow):
-                            self._exchange.end_flow(outlet, flow)
+                            self._outlets.end_flow(outlet, flow)
                         case protocol.OpenFlow():
                             # Should the derivation fail, it may go on at yet another place.
-                            self._exchange.open_flow(spec, keeps=swap.origin is not None)
+                            self._outlets.open_flow(spec, keeps=swap.origin is not None)
             case HandOverState():
-                self._hand_over(body, buffers, now)
+                self._hand_over(body, buffers)
             case ProceedMove(derivation):
-                self._at_origin(derivation, origin.ProceedReceived(), now)
+                self._at_origin(derivation, origin.ProceedReceived())
             case EndMove():
-                self._end(body, now)
+                self._end(body)
             case _:
                 return False
         return True
 
-    def loaded(self, stage_id: int, error: str | None, now: float) -> bool:
+    def loaded(self, stage_id: int, error: str | None) -> bool:
         """A stage's payload was unpacked or refused; False if no derivation waits for it."""
         for derivation, at in list(self._destinations.items()):
             if at.stage.spec.id == stage_id and at.machine.state is DestinationState.LOADING:
                 answer = destination.Loaded() if error is None else destination.LoadFailed(error)
-                self._at_destination(derivation, answer, now)
+                self._at_destination(derivation, answer)
                 return True
         return False
 
-    def flow_ended(self, stage_id: int, flow: int, lost: bool, now: float) -> None:
+    def flow_ended(self, stage_id: int, flow: int, lost: bool) -> None:
         """The ACK: a flow into a stage here ended behind its last event, or its source is lost."""
         for derivation, at in list(self._origins.items()):
             if at.stage.spec.id == stage_id and flow in at.machine.awaited:
-                self._at_origin(derivation, origin.AckReceived(flow, lost), now)
+                self._at_origin(derivation, origin.AckReceived(flow, lost))
 
-    def flow_opened(self, stage_id: int, flow: int, now: float) -> None:
+    def flow_opened(self, stage_id: int, flow: int) -> None:
         """The mark: a flow into a stage here begins."""
         for derivation, at in list(self._destinations.items()):
             if at.stage.spec.id == stage_id:
-                self._at_destination(derivation, destination.MarkReceived(flow), now)
+                self._at_destination(derivation, destination.MarkReceived(flow))
 
-    def captured(self, stage_id: int, state: dict[str, bytes], now: float) -> None:
+    def captured(self, stage_id: int, state: dict[str, bytes]) -> None:
         """The filter of a stage stands still, and this is its state."""
         for derivation, at in self._origins_of(stage_id, OriginState.CAPTURING):
             stage = at.stage
@@ -146,12 +146,12 @@ class Moves:
                     dict(stage.port.since),
                 ),
             )
-            self._at_origin(derivation, captured, now)
+            self._at_origin(derivation, captured)
 
-    def saved(self, stage_id: int, now: float) -> None:
+    def saved(self, stage_id: int) -> None:
         """The filter of a stage can go on elsewhere."""
         for derivation, _ in self._origins_of(stage_id, OriginState.SAVING):
-            self._at_origin(derivation, origin.FilterSaved(), now)
+            self._at_origin(derivation, origin.FilterSaved())
 
     def _origins_of(self, stage_id: int, state: OriginState) -> list[tuple[int, _AtOrigin]]:
         """The derivations that wait in this state for what a stage does now: others may be under
@@ -162,15 +162,15 @@ class Moves:
             if at.stage.spec.id == stage_id and at.machine.state is state
         ]
 
-    def lost(self, peer: str, now: float) -> None:
+    def lost(self, peer: str) -> None:
         """A node is gone."""
         for derivation, at in list(self._destinations.items()):
-            self._at_destination(derivation, destination.PartyLost(peer), now)
+            self._at_destination(derivation, destination.PartyLost(peer))
             fed = at.machine.waiting_for or at.stage.port.flows
             if at.stage.spec.envelope is None and not fed:
                 # The supplier was lost before it began to feed this relay.
                 at.stage.leave_when_empty()
-                self._exchange.pump(at.stage)
+                self._plane.touch(at.stage.spec.id)
 
     def abandon(self) -> None:
         """Nobody leads them any more."""
@@ -217,40 +217,41 @@ class Moves:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _prepare(self, message: PrepareMove, now: float) -> None:
+    def _prepare(self, message: PrepareMove) -> None:
         plan = message.plan
         if message.stage is not None:
-            stage = self._exchange.open_stage(message.stage)
+            stage = self._stages.open(message.stage)
             stage.outlet.begun = False
             stage.moving = True
-            machine = Destination(plan, self._here)
+            machine = Destination(plan, self._context.here)
             at = self._destinations[plan.derivation] = _AtDestination(
                 machine, stage, message.outputs
             )
             if message.stage.envelope is None:
-                self._at_destination(plan.derivation, destination.Loaded(), now)
+                self._at_destination(plan.derivation, destination.Loaded())
             else:
-                self._effects.append(LoadStage(at.stage.spec))
+                self._context.effects.append(LoadStage(at.stage.spec))
         if message.origin_stage is not None:
-            if (old := self._exchange.stages.get(message.origin_stage)) is None:
-                refused = MoveRefused(plan.derivation, self._here, "its filter has ended")
-                self._send(plan.initiator, refused, ())
+            if (old := self._plane.stages.get(message.origin_stage)) is None:
+                refused = MoveRefused(plan.derivation, self._context.here, "its filter has ended")
+                self._context.send(plan.initiator, refused, ())
                 return
             old.moving = True
             draining = {flow.id: flow.source for flow in old.port.flows.values()}
-            leaving = Origin(plan, self._here, draining)
+            leaving = Origin(plan, self._context.here, draining)
             self._origins[plan.derivation] = _AtOrigin(leaving, old)
-            self._at_origin(plan.derivation, origin.PrepareReceived(), now)
+            self._at_origin(plan.derivation, origin.PrepareReceived())
             for flow in leaving.awaited:
                 if flow not in old.port.flows:  # its source is lost
-                    self._at_origin(plan.derivation, origin.AckReceived(flow, lost=True), now)
+                    self._at_origin(plan.derivation, origin.AckReceived(flow, lost=True))
 
-    def _hand_over(self, body: HandOverState, buffers: Sequence[Any], now: float) -> None:
+    def _hand_over(self, body: HandOverState, buffers: Sequence[Any]) -> None:
         items, error = [], body.error
         try:
             items = self._items(body, buffers)
         except ProtocolError as malformed:  # the old place has it no more
-            error = f"{self._here!r} cannot read what {body.origin!r} has handed over: {malformed}"
+            here, origin_ = self._context.here, body.origin
+            error = f"{here!r} cannot read what {origin_!r} has handed over: {malformed}"
         hand_over = protocol.HandOver(
             body.derivation,
             body.origin,
@@ -263,7 +264,7 @@ class Moves:
             body.outputs,
             body.ties,
         )
-        self._at_destination(body.derivation, destination.HandOverReceived(hand_over), now)
+        self._at_destination(body.derivation, destination.HandOverReceived(hand_over))
 
     def _items(self, body: HandOverState, buffers: Sequence[Any]) -> list[Parcel | StreamEnded]:
         items: list[Parcel | StreamEnded] = []
@@ -274,21 +275,21 @@ class Moves:
                 continue
             part = buffers[taken : taken + head.buffers]
             taken += head.buffers
-            type_ = self._registry.resolve(head.type)
+            type_ = self._context.registry.resolve(head.type)
             items.append(Parcel(load(type_, head.supplier, part), head.certain, head.upto))
         return items
 
-    def _end(self, end: EndMove, now: float) -> None:
+    def _end(self, end: EndMove) -> None:
         derivation, cancelled = end.derivation, end.cancelled
         if cancelled and (at := self._origins.get(derivation)) is not None:
-            self._at_origin(derivation, origin.Cancelled(), now)
+            self._at_origin(derivation, origin.Cancelled())
             at.stage.moving = False
-            self._exchange.pump(at.stage)
+            self._plane.touch(at.stage.spec.id)
         if (there := self._destinations.get(derivation)) is not None:
             if cancelled:
-                self._at_destination(derivation, destination.Cancelled(), now)
+                self._at_destination(derivation, destination.Cancelled())
             there.stage.moving = False
-            self._exchange.pump(there.stage)
+            self._plane.touch(there.stage.spec.id)
         self._forget(derivation)
 
     def _forget(self, derivation: int) -> None:
@@ -302,48 +303,48 @@ class Moves:
         for key in [key for key in self._sources if key[0] == derivation]:
             del self._sources[key]
 
-    def _at_origin(self, derivation: int, input: Any, now: float) -> None:
+    def _at_origin(self, derivation: int, input: Any) -> None:
         if (at := self._origins.get(derivation)) is None:
             return  # cancelled before
-        for effect in at.machine.handle(input, now):
+        for effect in at.machine.handle(input, self._context.now):
             match effect:
                 case protocol.SaveFilter():
-                    self._exchange.save(at.stage)
+                    self._stages.save(at.stage)
                 case protocol.ForgetSaved():
-                    self._exchange.forget_saved(at.stage)
+                    self._stages.forget_saved(at.stage)
                 case protocol.CaptureState():
                     at.stage.capture()
-                    self._exchange.pump(at.stage)
+                    self._plane.touch(at.stage.spec.id)
                 case protocol.EndFlow(flow):
-                    self._exchange.end_flow(at.stage.outlet.id, flow)
+                    self._outlets.end_flow(at.stage.outlet.id, flow)
                 case protocol.RemoveFilter():
-                    self._exchange.remove_stage(at.stage.spec.id)
+                    self._stages.remove(at.stage.spec.id)
                 case protocol.Send(to, message):
                     self._tell(to, message)
 
-    def _at_destination(self, derivation: int, input: Any, now: float) -> None:
+    def _at_destination(self, derivation: int, input: Any) -> None:
         if (at := self._destinations.get(derivation)) is None:
             return  # cancelled before
-        for effect in at.machine.handle(input, now):
+        for effect in at.machine.handle(input, self._context.now):
             match effect:
                 case protocol.RestoreState(state):
-                    self._effects.append(RestoreStage(at.stage.spec.id, state))
+                    self._context.effects.append(RestoreStage(at.stage.spec.id, state))
                 case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, ties):
                     at.stage.take_over(inputs, outputs)
                     at.stage.saving.urge()
-                    self._exchange.owe(at.stage, ties)
+                    self._stages.owe(at.stage, ties)
                     at.know(ties.have)
-                    self._exchange.merge(at.stage, list(buffer), ended, lost)
+                    self._stages.merge(at.stage, list(buffer), ended, lost)
                 case protocol.StartFilter():
                     self._open_outputs(at)
-                    self._exchange.start_stage(at.stage)
+                    self._stages.start(at.stage)
                 case protocol.StopFilter(error):
                     self._open_outputs(at)
                     at.stage.outlet.end(finished=True, error=error)
-                    self._exchange.start_stage(at.stage)
+                    self._stages.start(at.stage)
                 case protocol.RemoveFilter():
-                    self._exchange.let_go(at.stage.outlet)  # nobody will resume what began here
-                    self._exchange.remove_stage(at.stage.spec.id)
+                    self._outlets.let_go(at.stage.outlet)  # nobody will resume what began here
+                    self._stages.remove(at.stage.spec.id)
                 case protocol.Send(to, message):
                     self._tell(to, message)
 
@@ -353,7 +354,7 @@ class Moves:
         for spec in at.outputs:
             taker = outlet.takers.get(spec.taker)
             if taker is None or taker.last < spec.id:  # else it goes on at another place already
-                self._exchange.open_flow(spec)
+                self._outlets.open_flow(spec)
 
     def _both_prepared(self, derivation: int) -> bool:
         """A node may be an origin and a destination, and answers for both."""
@@ -366,11 +367,11 @@ class Moves:
         match message:
             case protocol.Prepared(derivation, party):
                 if self._both_prepared(derivation):
-                    self._send(to, MovePrepared(derivation, party), ())
+                    self._context.send(to, MovePrepared(derivation, party), ())
             case protocol.Refused(derivation, party, reason):
-                self._send(to, MoveRefused(derivation, party, reason), ())
+                self._context.send(to, MoveRefused(derivation, party, reason), ())
             case protocol.Started(derivation, party):
-                self._send(to, MoveStarted(derivation, party), ())
+                self._context.send(to, MoveStarted(derivation, party), ())
             case protocol.HandOver(
                 derivation, here, state, buffer, ended, error, lost, inputs, outputs, ties
             ):
@@ -401,7 +402,7 @@ class Moves:
                     outputs,
                     ties,
                 )
-                self._send(to, body, buffers)
+                self._context.send(to, body, buffers)
 
 
 def _waits_for(at: _AtOrigin | _AtDestination) -> tuple[str, ...]:

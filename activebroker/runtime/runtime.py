@@ -262,7 +262,7 @@ class Runtime:
     def wait_complete(self, patience: float) -> bool:
         """Wait until those are back who were served by the node before; False if they are not."""
         end = time.monotonic() + patience
-        while any(outlet.awaited for outlet in list(self._node.exchange.outlets.values())):
+        while any(outlet.awaited for outlet in list(self._node.plane.outlets.values())):
             if self._ended is not None or time.monotonic() > end:
                 return False
             time.sleep(0.005)
@@ -411,7 +411,7 @@ class Runtime:
                 self._failed(effect, error)
 
     def _publish(self, outlet_id: int) -> None:
-        outlet = self._node.exchange.outlets.get(outlet_id)
+        outlet = self._node.plane.outlets.get(outlet_id)
         buffer = self._buffers.get(outlet_id)
         if outlet is not None and buffer is not None and not self._node.orphaned:
             while outlet.ready and (batch := buffer.take()) is not None:
@@ -469,7 +469,7 @@ class Runtime:
 
     def _failed(self, effect: Effect, error: Exception) -> None:
         """Let an effect that could not be carried out cost what it was for, if it was for that."""
-        told = instead(effect, self._node.exchange.stages, error)
+        told = instead(effect, self._node.plane.stages, error)
         if told is None:
             raise error
         if isinstance(effect, Deliver) and (queue := self._queues.pop(effect.port, None)):
@@ -520,7 +520,7 @@ class Runtime:
         """Grows as what was sent is taken over."""
         links = list(self._node.peers.links.values())
         buffers = list(self._buffers.values())
-        stages = list(self._node.exchange.stages.values())
+        stages = list(self._node.plane.stages.values())
         return (
             sum(each.taken for each in buffers)
             + sum(each.taken_events for each in stages)
@@ -529,14 +529,14 @@ class Runtime:
 
     def _drained(self) -> bool:
         # Read from another thread: each value is read at once, and what is under way shows later.
-        exchange = self._node.exchange
+        plane = self._node.plane
         return (
             not self._inbox
             and all(buffer.empty for buffer in list(self._buffers.values()))
-            and not any(stage.busy for stage in list(exchange.stages.values()))
+            and not any(stage.busy for stage in list(plane.stages.values()))
             and all(
                 outlet.ready and not (outlet.supplier and outlet.unsettled)
-                for outlet in list(exchange.outlets.values())
+                for outlet in list(plane.outlets.values())
             )
             and all(link.unacknowledged == 0 for link in list(self._node.peers.links.values()))
         )

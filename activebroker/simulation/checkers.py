@@ -217,8 +217,8 @@ def bounds(host: Host, largest: int) -> Iterator[str]:
     """Whether what waits at a node is within the windows. `largest`: bytes of a published batch."""
     # A piece of work may be over its limit by a batch, and a filter may forward each event twice.
     emission = 2 * (WORK_BYTES + largest)
-    exchange = host.node.exchange
-    for outlet in exchange.outlets.values():
+    plane = host.node.plane
+    for outlet in plane.outlets.values():
         for flow in outlet.flows.values():
             waiting = sum(item.nbytes for item in flow.waiting if isinstance(item, Parcel))
             if not -emission <= flow.credit <= WINDOW:
@@ -228,12 +228,12 @@ def bounds(host: Host, largest: int) -> Iterator[str]:
         for name, taker in outlet.takers.items():
             if taker.kept_bytes > KEPT + emission:
                 yield f"bounds: {taker.kept_bytes} bytes are kept for {name} at {host.name}"
-    for port in exchange.ports.values():
+    for port in plane.ports.values():
         for into in port.flows.values():
             held = sum(item.nbytes for item in into.held if isinstance(item, Parcel))
             if held > WINDOW + emission:
                 yield f"bounds: {held} bytes of flow {into.id} are held at {host.name}"
-    for stage in exchange.stages.values():
+    for stage in plane.stages.values():
         inbox = sum(item.nbytes for _, item in stage._inbox if isinstance(item, Parcel))
         # Also of flows that have ended since; and one more for what a hand-over brought.
         flows = {id(flow) for flow, _ in stage._inbox} | set(map(id, stage.port.flows.values()))

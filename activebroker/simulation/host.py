@@ -231,7 +231,7 @@ class Host:
         if (supply := self.supplies.get(outlet_id)) is None:
             return  # it is not attached yet
         while supply.waiting and supply.closed is None and self.alive and not self.paused:
-            outlet = self.node.exchange.outlets.get(outlet_id)
+            outlet = self.node.plane.outlets.get(outlet_id)
             if outlet is None or not outlet.ready or (self.rejoins and self.node.orphaned):
                 return
             if self.expelled:
@@ -253,7 +253,7 @@ class Host:
     def _failed(self, effect: fx.Effect) -> None:
         """As in the runtime: it costs what it was for."""
         world = self.world
-        told, cost = edge.failed(effect, self.node.exchange.stages)
+        told, cost = edge.failed(effect, self.node.plane.stages)
         kind = type(effect).__name__
         world.counts[f"failed {kind}"] += 1
         world.costly.append(cost)

@@ -59,7 +59,7 @@ def idle_ticks(node: Node, now: float) -> int:
 
     They are not given to it: seconds of silence would be most of a run's work.
     """
-    if node.exchange.active:
+    if node.active:
         return 0
     due = math.inf
     for link in node.peers.links.values():
@@ -101,17 +101,17 @@ def is_member(hub: Node, member: Member) -> bool:
 
 def leftovers(node: Node) -> dict[str, object]:
     """What is there once users have closed all they had opened: nothing, if all is well."""
-    exchange = node.exchange
+    plane = node.plane
     left: dict[str, object] = {
-        "outlets": exchange.outlets,
-        "ports": exchange.ports,
-        "stages": exchange.stages,
+        "outlets": plane.outlets,
+        "ports": plane.ports,
+        "stages": plane.stages,
         "machines": machines(node),
-        "blocked": exchange._blocked,
-        "stopped": exchange._stopped,
-        "settling": exchange.settling,
+        "blocked": node.outlets.blocked,
+        "stopped": plane.stopped,
+        "settling": node.ports.settling,
         "calls": node._calls._pending,
-        "deploying": node._deploying,
+        "deploying": node.orders.deploying,
     }
     if node.directory is not None:
         graph = node.directory.graph

@@ -28,10 +28,13 @@ from activebroker.filters import FilterRunner, Payload, RunResult
 from activebroker.matching import Parcel, select
 from activebroker.node.dataplane import failing
 from activebroker.node.dataplane.changing import Changing, ChangingState
-from activebroker.node.dataplane.exchange import Exchange
 from activebroker.node.dataplane.outlet import OutFlow, Outlet
+from activebroker.node.dataplane.outlets import Outlets
+from activebroker.node.dataplane.plane import Plane
 from activebroker.node.dataplane.port import Port
+from activebroker.node.dataplane.ports import Ports
 from activebroker.node.dataplane.stage import Stage
+from activebroker.node.dataplane.stages import Stages
 from activebroker.node.effects import CancelTimer, Departed
 from activebroker.node.links.link import Link
 from activebroker.node.links.peers import Peers
@@ -90,10 +93,10 @@ def _(original: Original) -> Original:
     return end_flow
 
 
-@plant("the ACK is sent before the swap", Exchange, "open_flow")
+@plant("the ACK is sent before the swap", Outlets, "open_flow")
 def _(original: Original) -> Original:
-    def open_flow(self: Exchange, spec: Any, keeps: bool = False) -> None:
-        outlet = self.outlets.get(spec.outlet)
+    def open_flow(self: Outlets, spec: Any, keeps: bool = False) -> None:
+        outlet = self._plane.outlets.get(spec.outlet)
         if not spec.after or outlet is None or outlet.supplier is None:
             original(self, spec, keeps)
             return
@@ -117,22 +120,14 @@ def _(original: Original) -> Original:
     return open_flow
 
 
-@plant("the mark is omitted", Exchange, "open_flow")
+@plant("the mark is omitted", Plane, "tell")
 def _(original: Original) -> Original:
-    def open_flow(self: Exchange, spec: Any, keeps: bool = False) -> None:
-        send = self._send
+    def tell(self: Plane, node: str, body: Any) -> None:
+        mark = isinstance(body, FlowOpened) and bool(body.after)
+        if not mark or node == self.context.here:
+            original(self, node, body)
 
-        def without_mark(to: str, body: Any, buffers: Any) -> None:
-            if not (isinstance(body, FlowOpened) and body.after):
-                send(to, body, buffers)
-
-        self._send = without_mark
-        try:
-            original(self, spec, keeps)
-        finally:
-            self._send = send
-
-    return open_flow
+    return tell
 
 
 @plant("one event too many goes the old way", Outlet, "end_flow")
@@ -222,10 +217,10 @@ def _(original: Original) -> Original:
 
 @plant("a roll-back forgets what was held", Moves, "_end")
 def _(original: Original) -> Original:
-    def end(self: Moves, end: EndMove, now: float) -> None:
+    def end(self: Moves, end: EndMove) -> None:
         if end.cancelled and (at := self._origins.get(end.derivation)) is not None:
             at.stage._inbox.clear()
-        original(self, end, now)
+        original(self, end)
 
     return end
 
@@ -273,12 +268,12 @@ def _(original: Original) -> Original:
     return lambda self, upto: True
 
 
-@plant("inputs are settled before the directory has the checkpoint", Exchange, "pump")
+@plant("inputs are settled before the directory has the checkpoint", Stages, "_pump")
 def _(original: Original) -> Original:
-    def pump(self: Exchange, stage: Stage) -> None:
+    def pump(self: Stages, stage: Stage) -> None:
         original(self, stage)
         for outlet, (node, taker) in stage.port.sources.items():
-            self._tell(node, Settled(outlet, taker, dict(stage.saving.inputs), False))
+            self._plane.tell(node, Settled(outlet, taker, dict(stage.saving.inputs), False))
 
     return pump
 
@@ -345,9 +340,9 @@ def _(original: Original) -> Original:
 # --- relays ---------------------------------------------------------------------------------------
 
 
-@plant("a relay does not know how far its subscriptions have settled", Exchange, "open_stage")
+@plant("a relay does not know how far its subscriptions have settled", Stages, "open")
 def _(original: Original) -> Original:
-    def open_stage(self: Exchange, spec: Any) -> Stage:
+    def open_stage(self: Stages, spec: Any) -> Stage:
         stage: Stage = original(self, spec)
         stage.outlet.tracks = spec.envelope is not None
         return stage
@@ -465,16 +460,16 @@ def _(original: Original) -> Original:
 # --- credit, time, failures -----------------------------------------------------------------------
 
 
-@plant("credit leaks", Exchange, "_credit")
+@plant("credit leaks", Outlet, "return_credit")
 def _(original: Original) -> Original:
-    return lambda self, outlet, flow, nbytes: original(self, outlet, flow, nbytes // 2)
+    return lambda self, flow, nbytes: original(self, flow, nbytes // 2)
 
 
-@plant("credit is returned twice", Exchange, "_credit")
+@plant("credit is returned twice", Outlet, "return_credit")
 def _(original: Original) -> Original:
-    def twice(self: Exchange, outlet: int, flow: int, nbytes: int) -> None:
-        original(self, outlet, flow, nbytes)
-        original(self, outlet, flow, nbytes)
+    def twice(self: Outlet, flow: int, nbytes: int) -> None:
+        original(self, flow, nbytes)
+        original(self, flow, nbytes)
 
     return twice
 
@@ -489,7 +484,7 @@ def _(original: Original) -> Original:
 
 @plant("the loss of one source ends the streams of all", Port, "lost")
 def _(original: Original) -> Original:
-    def lost(self: Port, source: str) -> Any:
+    def lost(self: Port, source: str, unopened: bool = False) -> Any:
         sources = {flow.source: None for flow in self.flows.values()}
         return (
             [item for each in sources for item in original(self, each)] if source in sources else []
@@ -553,7 +548,7 @@ def _(original: Original) -> Original:
     return lambda self, batch, result: original(self, batch, RunResult())
 
 
-@plant("what is no batch is dropped without a word", Exchange, "_break")
+@plant("what is no batch is dropped without a word", Ports, "_break")
 def _(original: Original) -> Original:
     return lambda self, *of: None
 

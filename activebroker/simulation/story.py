@@ -71,10 +71,10 @@ def stuck(nodes: Mapping[str, Node], now: float) -> str:
             if link.unacknowledged
         }
         lines.append(f"{name}: links {unacknowledged} moves {node.moves.under_way()}")
-        for outlet in node.exchange.outlets.values():
+        for outlet in node.plane.outlets.values():
             for flow in outlet.flows.values():
                 lines.append(f"  {flow.spec} credit {flow.credit} waiting {len(flow.waiting)}")
-        for port in node.exchange.ports.values():
+        for port in node.plane.ports.values():
             for into in port.flows.values():
                 lines.append(f"  port {port.id}: flow {into.id} waits for {into.after}")
     return "\n".join(lines)

@@ -183,7 +183,7 @@ def test_what_waited_for_a_consumer_that_takes_nothing_comes_when_it_does(broker
     ):
         events = sink.channel("numbers", object).subscribe(timeout=PATIENCE)
         supplier = source.channel("numbers", object).supplier("S")
-        outlet = next(iter(source._runtime._node.exchange.outlets.values()))
+        outlet = next(iter(source._runtime._node.plane.outlets.values()))
         count = 0
         while outlet.ready:
             supplier.publish((count, bytes(1 << 19)))

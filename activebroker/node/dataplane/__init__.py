@@ -1,1 +1,1 @@
-"""Events on their way: outlet, flow, port, stage. Start with `exchange.py`."""
+"""Events on their way: outlet, flow, port, stage. Start with `plane.py`."""

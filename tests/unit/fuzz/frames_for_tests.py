@@ -182,9 +182,9 @@ class Trial:
         node = self.node
         node.peers.members[GOOD] = Member(GOOD, None, False, 1)
         self.handle(PortOpened(PORT))
-        stage = node.exchange.open_stage(StageSpec(RELAY, "x", "python", None, GOOD))
-        node.exchange.start_stage(stage)
-        node.exchange.open_flow(FlowSpec(OUT, RELAY, HERE, OUT, GOOD, taker=f"port {OUT}"))
+        stage = node.stages.open(StageSpec(RELAY, "x", "python", None, GOOD))
+        node.stages.start(stage)
+        node.outlets.open_flow(FlowSpec(OUT, RELAY, HERE, OUT, GOOD, taker=f"port {OUT}"))
         self.say(TypeAnnounced(describe(QUOTE)))
         self.say(FlowOpened(FLOW, PORT, OUTLET, ()))
         self.say(FlowOpened(FLOW + 9, RELAY, OUTLET, (), supplier="N"))

@@ -18,7 +18,7 @@ def test_the_recovery_can_be_played() -> None:
     derived = scene.derive(Count, "dallas")
     consumer = scene.subscribe("west", derived)
     channel = scene.directory.graph.channels[derived]
-    taker = scene.host("east").node.exchange.outlets[jfk.outlet].takers[derived]
+    taker = scene.host("east").node.plane.outlets[jfk.outlet].takers[derived]
 
     def kept() -> list[int]:
         parcels = [item for _, _, item in taker.kept if isinstance(item, Parcel)]
@@ -42,6 +42,6 @@ def test_the_recovery_can_be_played() -> None:
     scene.net.run_for(FOUND_LOST)
     assert scene.places(derived) == ["atlanta"]
     assert consumer.traces == counted(range(12))
-    (outlet,) = scene.host("atlanta").node.exchange.outlets.values()
+    (outlet,) = scene.host("atlanta").node.plane.outlets.values()
     (flow,) = outlet.flows.values()
     assert (outlet.emitted_events, flow.sent_events) == (5, 2)

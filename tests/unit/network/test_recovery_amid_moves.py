@@ -101,7 +101,7 @@ def test_a_filter_that_has_come_to_its_suppliers_is_lost_with_them() -> None:
     channel = directory.graph.channels[moving.derived]
     assert channel.checkpoint is None and not directory.graph.recovers(channel)
     for source in moving.sources:
-        outlet = source.host.node.exchange.outlets[source.outlet]
+        outlet = source.host.node.plane.outlets[source.outlet]
         assert not outlet.unsettled and not any(each.keeps for each in outlet.takers.values())
     moving.scene.net.kill("east")
     moving.scene.net.run_for(FOUND_LOST)
@@ -119,7 +119,7 @@ def test_a_move_from_the_suppliers_that_is_rolled_back_leaves_nothing_kept() -> 
     moving.publish(2, 3, 0, 1)
     moving.scene.settle()
     for source in moving.sources:
-        outlet = source.host.node.exchange.outlets[source.outlet]
+        outlet = source.host.node.plane.outlets[source.outlet]
         assert not outlet.unsettled and not any(each.keeps for each in outlet.takers.values())
     moving.finish()
     moving.check(*moving.sources)
@@ -152,7 +152,7 @@ def test_the_end_of_a_flow_that_is_lost_on_its_way_is_a_loss() -> None:
     scene.net.run_until(lambda: answer.done)
     scene.net.kill("atlanta")
     scene.net.run_for(FOUND_LOST)
-    assert west.exchange.ports
+    assert west.plane.ports
     moving.publish(2, 3, 0, 1)
     moving.finish()
     moving.check(*moving.sources)

@@ -264,7 +264,7 @@ def test_nothing_is_sent_to_a_filter_that_waits(
     source.publish(0)
     scene.net.run_for(1.0)
     assert all(UNPLACED not in host.node.peers.links for host in scene.net.alive())
-    (outlet,) = scene.net.hosts["east"].node.exchange.outlets.values()
+    (outlet,) = scene.net.hosts["east"].node.plane.outlets.values()
     assert not outlet.flows and outlet.takers[derived].kept
 
 

@@ -157,7 +157,7 @@ def test_who_offloads_is_told_where_the_relay_goes_on() -> None:
     source = scene.supplier("east", "A")
     scene.subscribe("west", "x")
     answer = scene.begin_offload(source, "atlanta")
-    outlet = scene.host("east").node.exchange.outlets[source.outlet]
+    outlet = scene.host("east").node.plane.outlets[source.outlet]
     scene.net.run_until(lambda: any(name.startswith("relay") for name in outlet.takers))
     scene.net.kill("atlanta")
     scene.net.run_until(lambda: answer.done)
@@ -199,7 +199,7 @@ def test_a_relay_goes_when_it_has_passed_on_all_of_a_supplier_that_left(scene: S
     scene.settle()
     assert relays(scene) == []
     for host in ("east", "atlanta"):
-        assert not scene.host(host).node.exchange.outlets
+        assert not scene.host(host).node.plane.outlets
     scene.finish(sink)
     assert sink.traces == COUNTED[:2]
 
@@ -262,7 +262,7 @@ def test_some_go_to_one_broker_and_others_to_another(scene: Scene) -> None:
     late = scene.subscribe("west", "x")
     source.publish(3)
     scene.settle()
-    flows = scene.host("east").node.exchange.outlets[source.outlet].flows.values()
+    flows = scene.host("east").node.plane.outlets[source.outlet].flows.values()
     assert sorted(flow.spec.target for flow in flows) == ["atlanta", "dallas", "west"]
     for place in ("atlanta", "dallas"):
         scene.net.kill(place)

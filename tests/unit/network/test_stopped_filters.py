@@ -6,7 +6,7 @@ import pytest
 from scene_for_tests import FOUND_LOST, Scene, Sink, Source
 
 from activebroker.core.errors import Closed, FilterStopped, ReconfigurationFailed
-from activebroker.node.dataplane import exchange
+from activebroker.node.dataplane import ports
 from activebroker.node.dataplane.outlet import KEPT
 from activebroker.node.effects import ChangeFilter, Deliver, PortClosed, RunStage
 from activebroker.protocol.messages import CloseSupplier, Reconfigure
@@ -129,13 +129,13 @@ def test_who_fails_when_the_end_of_a_stream_is_on_its_way_does_not_hold_up_a_rel
 def test_who_fails_when_it_has_the_end_of_a_stream_does_not_hold_up_a_relay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exchange, "SETTLE_EVERY", 1000.0)  # it says at a tick what it has
+    monkeypatch.setattr(ports, "SETTLE_EVERY", 1000.0)  # it says at a tick what it has
     scene = Scene()
     east, _ = scene.supplier("east", "s1"), scene.supplier("dallas", "s2")
     sink = scene.subscribe("west", "x")
     scene.offload(east, "atlanta")
     closing = scene.begin("east", CloseSupplier("x", "s1"))
-    port = sink.host.node.exchange.ports[sink.port]
+    port = sink.host.node.plane.ports[sink.port]
     scene.net.run_until(lambda: bool(port.leaving))
     sink.host.give(PortClosed(sink.port))  # as where a delivery fails
     scene.settle()

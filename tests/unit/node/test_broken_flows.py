@@ -86,9 +86,9 @@ def test_a_filter_that_gets_it_ends_its_channel_with_the_reason(
     node: Node, bad: Peer, name: str
 ) -> None:
     user = Peer(node, "user")
-    stage = node.exchange.open_stage(StageSpec(7, "x", "python", None, "user"))
-    node.exchange.start_stage(stage)
-    node.exchange.open_flow(FlowSpec(5, 7, "here", 9, "user", taker="port 9"))
+    stage = node.stages.open(StageSpec(7, "x", "python", None, "user"))
+    node.stages.start(stage)
+    node.outlets.open_flow(FlowSpec(5, 7, "here", 9, "user", taker="port 9"))
     bad.say(FlowOpened(1, 7, 91, ()))
     effects = bad.say(events(1, 7, FEW), BAD[name], events(1, 7, FEW))
     # Its taker is not gone yet: if this node is lost now, the filter may go on elsewhere.
@@ -101,7 +101,7 @@ def test_a_filter_that_gets_it_ends_its_channel_with_the_reason(
 
 def test_what_is_held_back_breaks_once(node: Node, bad: Peer) -> None:
     """More of it may be under way when it has broken."""
-    stage = node.exchange.open_stage(StageSpec(7, "x", "python", None, "user"))
+    stage = node.stages.open(StageSpec(7, "x", "python", None, "user"))
     bad.say(FlowOpened(1, 7, 91, ()), FlowOpened(2, 7, 92, (1,)))
     nonsense = events(2, 7, FEW, cut(ARROW))
     bad.say(events(2, 7, FEW), nonsense, nonsense, events(2, 7, FEW))
@@ -135,7 +135,7 @@ def test_a_hand_over_that_cannot_be_read_ends_the_channel(
 ) -> None:
     """Its old place has nothing of it any more."""
     taken = []
-    node.moves._at_destination = lambda derivation, input, now: taken.append(input)  # type: ignore[method-assign]
+    node.moves._at_destination = lambda derivation, input: taken.append(input)  # type: ignore[method-assign]
     head = ParcelHead("A", describe(NOTE), True, 1, (1, 20))
     bad.say((HandOverState(4, "bad", {}, (head,), ()), buffers))
     (input,) = taken

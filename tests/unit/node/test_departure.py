@@ -19,16 +19,15 @@ class Program:
     def __init__(self, before: Departed, incarnation: int) -> None:
         me = Member("program", None, False, incarnation)
         self.node = Node(me, "hub", TypeRegistry(), Budget(), before)
-        exchange = self.node.exchange
-        self.outlet = exchange.open_outlet(1, "x", "A")
-        self.stage: Stage = exchange.open_stage(
+        self.outlet = self.node.outlets.open(1, "x", "A")
+        self.stage: Stage = self.node.stages.open(
             StageSpec(2, "x.Even", "python", envelope(exact=True), "owner")
         )
         self.stage.port.anew = True
-        exchange.start_stage(self.stage)
+        self.node.stages.start(self.stage)
         began = {"A": (1, 0)} if before.streams else {}
         flow = FlowSpec(3, 1, "program", 2, "program", supplier="A", taker="x.Even", began=began)
-        exchange.open_flow(flow)
+        self.node.outlets.open_flow(flow)
         self.settle()
 
     def settle(self) -> None:
@@ -42,7 +41,7 @@ class Program:
     def serve(self) -> None:
         """The filter's consumer comes, or is back."""
         flow = FlowSpec(4, 2, "program", 9, "consumer", taker="port 9")
-        self.node.exchange.open_flow(flow)
+        self.node.outlets.open_flow(flow)
         self.settle()
 
 

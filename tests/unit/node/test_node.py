@@ -32,10 +32,10 @@ def test_who_gave_up_for_it_never_heard_the_directory_takes_no_orders() -> None:
 def test_only_a_derivation_that_waits_for_it_hears_that_a_filter_is_saved() -> None:
     """A bad peer may prepare two of one stage, of which one saves the filter first."""
     node = Node(Member("here", "here", True, 1), "here", TypeRegistry())
-    node.exchange.start_stage(node.exchange.open_stage(StageSpec(7, "x", "python", None, "bad")))
+    node.stages.start(node.stages.open(StageSpec(7, "x", "python", None, "bad")))
     for derivation, saves in ((1, True), (2, False)):
         plan = Plan(derivation, "x", "bad", ("here",), ("bad",), (), saves=saves)
-        node.moves.receive(PrepareMove(plan, 7, None, ()), (), 0.0)
-    node.moves.saved(7, 0.0)
-    node.moves.captured(7, {}, 0.0)
+        node.moves.receive(PrepareMove(plan, 7, None, ()), ())
+    node.moves.saved(7)
+    node.moves.captured(7, {})
     assert [each["phase"] for each in node.moves.under_way()] == ["awaiting acks"] * 2

@@ -41,23 +41,23 @@ def sent(peer: Peer, effects: list[Effect]) -> list[tuple[tuple[int, int], ...] 
 
 def test_a_batch_goes_once_to_each_node_and_an_end_after_it(node: Node) -> None:
     user, other = Peer(node, "user"), Peer(node, "other")
-    node.exchange.open_outlet(5, "notes", "A")
+    node.outlets.open(5, "notes", "A")
     for spec in (flow(1, "user"), flow(2, "other"), flow(3, "user"), flow(4, "user", "group > 1")):
-        node.exchange.open_flow(spec)
+        node.outlets.open_flow(spec)
     effects = node.handle(BatchPublished(5, parcel(1, 2).batch), 0.0)
     assert sent(user, effects) == [((1, 10), (3, 30)), ((4, 40),)]
     assert sent(other, effects) == [((2, 20),)]
-    node.exchange.publish(5, parcel(2, 3, first=2))
-    node.exchange.close_outlet(5, finished=True)
+    node.outlets.publish(5, parcel(2, 3, first=2))
+    node.outlets.close(5, finished=True)
     effects = node.handle(SupplierDrained(5, True), 0.0)
     assert sent(user, effects) == [((1, 10), (3, 30)), ((4, 40),), *["FlowEnded"] * 3]
 
 
 def test_more_flows_than_a_message_may_name_share_a_few(node: Node) -> None:
     user = Peer(node, "user")
-    node.exchange.open_outlet(5, "notes", "A")
+    node.outlets.open(5, "notes", "A")
     for id in range(2 * MOST_TO + 1):
-        node.exchange.open_flow(flow(id, "user"))
+        node.outlets.open_flow(flow(id, "user"))
     said = user.heard(node.handle(BatchPublished(5, parcel(1, 2).batch), 0.0))
     to = [each.to for each in said if isinstance(each, Events)]
     assert [len(each) for each in to] == [MOST_TO, MOST_TO, 1]

@@ -271,8 +271,7 @@ def test_what_is_left_at_a_node_is_found() -> None:
 
 def test_what_waits_beyond_the_windows_is_found() -> None:
     scene = Scene()
-    exchange = scene.world.hosts["east"].node.exchange
-    outlet = exchange.open_outlet(1, "x", "s1")
+    outlet = scene.world.hosts["east"].node.outlets.open(1, "x", "s1")
     outlet.open(FlowSpec(2, 1, "east", 3, "west"))
     host = scene.world.hosts["east"]
     assert list(checkers.bounds(host, 1000)) == []
@@ -283,7 +282,7 @@ def test_what_waits_beyond_the_windows_is_found() -> None:
 def test_what_is_kept_beyond_its_bound_is_found() -> None:
     scene = Scene()
     host = scene.world.hosts["east"]
-    outlet = host.node.exchange.open_outlet(1, "x", "s1")
+    outlet = host.node.outlets.open(1, "x", "s1")
     outlet.open(FlowSpec(2, 1, "east", 3, "west", taker="x.Count", recovers=True))
     outlet.takers["x.Count"].kept_bytes = KEPT
     assert list(checkers.bounds(host, 1000)) == []

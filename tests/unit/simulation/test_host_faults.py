@@ -128,7 +128,7 @@ def test_who_was_heard_and_is_lost_all_the_same_is_found() -> None:
 def test_a_lost_process_that_hands_events_over_is_found() -> None:
     made = settled(world(Fault(1.0, "pause", EAST, seconds=LONG)))
     east = made.hosts["east"]
-    outlet = east.node.exchange.open_outlet(1, "x", "s1")
+    outlet = east.node.outlets.open(1, "x", "s1")
     supply = east.open_supply(1, lambda batch: None)
     assert [line.partition(":")[0] for line in wrong(made)] == ["unended"]
     supply.waiting.append(None)  # type: ignore[arg-type]

@@ -1,0 +1,212 @@
+"""What filters do at a node: its stages, and their work.
+
+What a stage can do next is looked at once all that an input has brought about is known: see
+`go_on`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from activebroker.core.errors import ProtocolError
+from activebroker.matching import Parcel
+from activebroker.node.dataplane.outlet import Outlet
+from activebroker.node.dataplane.outlets import Outlets
+from activebroker.node.dataplane.plane import FilterChanged, FilterSaved, InputEnded, Plane
+from activebroker.node.dataplane.port import Port
+from activebroker.node.dataplane.ports import Ports
+from activebroker.node.dataplane.stage import Stage
+from activebroker.node.effects import CancelTimer, Effect, RunStage, SetTimer, UnloadStage
+from activebroker.protocol.messages import (
+    ENDED,
+    CheckpointTaken,
+    FlowEnded,
+    OutletDrained,
+    Settled,
+    StreamEnded,
+    Ties,
+)
+from activebroker.protocol.specs import Positions, StageSpec
+
+
+class Stages:
+    """The stages of a node, each between a port and an outlet."""
+
+    def __init__(self, plane: Plane, outlets: Outlets, ports: Ports) -> None:
+        self._plane = plane
+        self._context = plane.context
+        self._outlets = outlets
+        self._ports = ports
+        self.cpu_seconds = 0.0  # used by filters, also by those that are gone
+        self.filtered: Mapping[str, Positions] = {}  # how far filters had come at the node before
+
+    def open(self, spec: StageSpec) -> Stage:
+        """Raises ProtocolError where its number is taken."""
+        if spec.id in self._plane.ports:
+            raise ProtocolError(f"{self._context.here!r} has a port {spec.id} already.")
+        port = Port(spec.id)
+        if spec.checkpoint is None:
+            port.came = dict(self.filtered.get(spec.channel, {}))
+        outlet = self._outlets.open(spec.id, spec.channel, None, numbers=spec.envelope is not None)
+        self._plane.ports[spec.id] = port
+        stage = Stage(spec, port, outlet, self._ports.give_back, self._suppliers)
+        self._plane.stages[spec.id] = stage
+        return stage
+
+    def start(self, stage: Stage) -> None:
+        stage.started = True
+        self._set_idle_timer(stage)
+        self._plane.touch(stage.spec.id)
+
+    def discard(self, id: int) -> None:
+        """Drop a stage with all that its outlet still has: another place makes it again."""
+        if (outlet := self._plane.outlets.pop(id, None)) is not None:
+            outlet.abandon()
+        self.remove(id, goes_on=True)
+
+    def remove(self, id: int, goes_on: bool = False) -> None:
+        """Drop a stage; what its outlet still has for its flows goes out. `goes_on`: its filter
+        will be elsewhere."""
+        self._plane.stopped.pop(id, None)
+        if (stage := self._plane.stages.pop(id, None)) is None:
+            return
+        if stage.changing is not None:
+            self._plane.facts.append(FilterChanged(id, ENDED))
+        # One that was stopped goes on elsewhere if this node is lost before the directory knows.
+        self._ports.drop(self._plane.ports.pop(id), goes_on or stage.outlet.error is not None)
+        if not stage.outlet.ended:
+            stage.outlet.end()
+        self._plane.touch(id)
+        self._context.effects += [UnloadStage(id), CancelTimer(f"idle {id}")]
+
+    def owe(self, stage: Stage, ties: Ties) -> None:
+        """A filter came here: it still has to tell some outlets what it has settled."""
+        stage.port.since.update(ties.since)
+        for outlet, (node, taker) in ties.outlets.items():
+            if outlet not in stage.port.sources:
+                stage.port.sources[outlet] = node, taker
+                stage.port.leaving[outlet] = ties.came
+
+    def save(self, stage: Stage) -> None:
+        """A filter beside its sources is lost with them: from now on let it go on elsewhere."""
+        sent: Positions = {}
+        for flow in stage.port.flows.values():
+            if (outlet := self._plane.outlets.get(flow.outlet)) is not None:
+                sent.update(outlet.keep(stage.spec.channel))
+                stage.port.sources[outlet.id] = self._context.here, stage.spec.channel
+        stage.begin_to_recover(sent)
+        self._plane.touch(stage.spec.id)
+
+    def forget_saved(self, stage: Stage) -> None:
+        """Let a filter beside its sources be lost with them."""
+        stage.saving.recover_no_more()
+        for outlet, (node, taker) in stage.port.sources.items():
+            if node == self._context.here:
+                self._outlets.forget_taker(outlet, taker)
+        stage.port.sources.clear()
+        stage.port.leaving.clear()
+        self._plane.touch(stage.spec.id)
+
+    def checkpoint_kept(self, stage_id: int) -> None:
+        """The directory has a stage's checkpoint: what led up to it need not be kept."""
+        if (stage := self._plane.stages.get(stage_id)) is not None:
+            waited = stage.saving.wanted
+            for node, outlet, taker, upto, ended in stage.saving.kept():
+                self._plane.tell(node, Settled(outlet, taker, upto, ended))
+            if waited and not stage.saving.wanted:
+                self._plane.facts.append(FilterSaved(stage_id))
+            self._plane.touch(stage.spec.id)
+
+    def merge(
+        self,
+        stage: Stage,
+        items: list[Parcel | StreamEnded],
+        ended: Sequence[int],
+        lost: Sequence[int],
+    ) -> None:
+        """Take over from an origin: its buffer first, then the flows that follow its own."""
+        free = stage.port.ended_elsewhere(ended, lost)
+        stage.put(free)
+        stage.put_first(items)
+        for flow in stage.port.take_broken():
+            # Who was lost at the old place may be alive: let it begin where that has come to.
+            self._ports.rewind(flow, stage.port.received)
+        for flow, item in free:
+            if isinstance(item, FlowEnded):
+                self._plane.facts.append(InputEnded(stage.spec.id, flow.id, flow.lost))
+
+    def idle(self, stage_id: int) -> None:
+        """No event came to a stage for the time its filter named."""
+        if (stage := self._plane.stages.get(stage_id)) is not None:
+            if (work := stage.idle()) is not None:
+                self._ask_driver(work)
+            self._set_idle_timer(stage)
+
+    @property
+    def active(self) -> bool:
+        """Whether time brings a checkpoint nearer."""
+        return any(stage.saving.active for stage in self._plane.stages.values())
+
+    def tick(self) -> None:
+        """Called several times a second."""
+        for stage in self._plane.stages.values():
+            stage.saving.tick()
+            self._plane.touch(stage.spec.id)
+
+    def go_on(self) -> None:
+        """Let all that was touched go on as far as it can, and end if it has."""
+        touched, self._plane.touched = self._plane.touched, {}
+        for id in touched:
+            if (stage := self._plane.stages.get(id)) is not None:
+                self._pump(stage)
+            if (outlet := self._plane.outlets.get(id)) is not None:
+                self._outlets.go_on(outlet)
+                self._sweep(outlet)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _pump(self, stage: Stage) -> None:
+        if (work := stage.pump()) is not None:
+            self._ask_driver(work)
+        if (checkpoint := stage.saving.to_send()) is not None:
+            change = stage.saving.change
+            taken = CheckpointTaken(stage.spec.makes, stage.spec.id, checkpoint, change)
+            self._context.send(self._context.directory, taken, ())
+        if (failure := stage.take_change()) is not None:
+            self._plane.facts.append(FilterChanged(stage.spec.id, failure))
+            self._plane.touch(stage.spec.id)
+        if stage.outlet.ended and stage.saving.wanted:  # by an error: there is nothing to save
+            stage.saving.recover_no_more()
+            self._plane.facts.append(FilterSaved(stage.spec.id))
+
+    def _ask_driver(self, work: Effect) -> None:
+        if isinstance(work, RunStage):
+            renew = self._context.registry.renew
+            items = [each if isinstance(each, str) else renew(each) for each in work.items]
+            work = replace(work, items=tuple(items))
+        self._context.effects.append(work)
+
+    def _sweep(self, outlet: Outlet) -> None:
+        stage = self._plane.stages.get(outlet.id)
+        if outlet.drained and (stage is None or not stage.moving):
+            if stage is not None and stage.spec.envelope is None:
+                # All that this relay has passed on is settled, there will be no checkpoint for it.
+                for source, (node, taker) in stage.port.sources.items():
+                    ended = source in stage.port.leaving
+                    self._plane.tell(node, Settled(source, taker, stage.saving.inputs, ended))
+            self._outlets.remove(outlet.id)
+            stopped = stage is not None and outlet.error is not None
+            self._context.send(self._context.directory, OutletDrained(outlet.id, stopped), ())
+            self.remove(outlet.id)
+            if stage is not None and outlet.error is not None and not stage.port.closing:
+                self._plane.stopped[outlet.id] = outlet.error
+
+    def _set_idle_timer(self, stage: Stage) -> None:
+        envelope = stage.spec.envelope
+        if envelope is not None and envelope.idle_after is not None and stage.started:
+            self._context.effects.append(SetTimer(f"idle {stage.spec.id}", envelope.idle_after))
+
+    def _suppliers(self) -> set[str]:
+        """The suppliers at this node."""
+        return {each.supplier for each in self._plane.outlets.values() if each.supplier is not None}

@@ -1,0 +1,226 @@
+"""How a program's node leaves a fabric that it has lost, and the next one goes on with the work.
+
+What was published and cannot be acknowledged any more, how far suppliers, subscriptions and filters
+have come, and who was served: all that is left behind, for the node with which the program joins
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from activebroker.core.errors import Unreachable
+from activebroker.events import Batch, load
+from activebroker.matching import Parcel
+from activebroker.node.dataplane.outlets import Outlets, Succession
+from activebroker.node.dataplane.plane import Plane
+from activebroker.node.dataplane.ports import Ports
+from activebroker.node.dataplane.stages import Stages
+from activebroker.node.effects import Departed, ForgetPeer, OutletClosed, SetTimer
+from activebroker.node.links.peers import Peers
+from activebroker.protocol.frame import Buffers
+from activebroker.protocol.messages import Body, Events
+from activebroker.protocol.specs import Position, Positions, later
+
+AWAITED = 8.0  # seconds that outlets wait for those who were served by the node before: less than
+# it takes a `close` behind them to give up, more than there is between two attempts to join again
+DEPARTURE = 5.0  # seconds after which a node leaves a fabric, though something may be under way
+
+
+class Departing:
+    """With `departs`, a node brings what was published to those whom it serves before it goes."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        outlets: Outlets,
+        ports: Ports,
+        stages: Stages,
+        peers: Peers,
+        before: Departed | None,
+    ) -> None:
+        self.departs = before is not None
+        self._plane = plane
+        self._context = plane.context
+        self._outlets = outlets
+        self._ports = ports
+        self._stages = stages
+        self._peers = peers
+        self._left: Departed | None = None  # what it leaves behind, while it has not gone
+        self._served: tuple[str, ...] = ()  # the nodes that it served
+        self._done = False
+        self._unacknowledged: dict[int, list[Batch]] = {}  # by supplier's stream
+        if before is not None:
+            # Let outlets wait until those who were served are back, and go on where they were.
+            outlets.succeed(Succession(before.takers, before.streams))
+            stages.filtered = before.filtered
+            self._context.effects.append(SetTimer("awaited", AWAITED))
+
+    @property
+    def under_way(self) -> bool:
+        return self._left is not None
+
+    def begin(self, left: Departed) -> None:
+        """The fabric is lost: bring what was published to those who take it, and end all flows."""
+        self._left = left
+        self._served = tuple(dict.fromkeys(self._targets()))
+        self._context.effects.append(SetTimer("departure", DEPARTURE))
+        for stage in self._plane.stages.values():
+            stage.wind_up()
+            self._plane.touch(stage.spec.id)
+        for outlet in self._plane.outlets.values():
+            outlet.lift_credit()
+            if outlet.supplier is not None and not outlet.ended:
+                outlet.end(keeps=True)
+
+    def end_if_done(self) -> None:
+        """Once all that was under way has come and gone, here and at those whom we serve; at the
+        second look, for by then they have our acknowledgements."""
+        links = [self._peers.links[each] for each in self._served if each in self._peers.links]
+        gone = all(port.quiet for port in self._plane.ports.values())
+        gone = gone and not any(outlet.flows for outlet in self._plane.outlets.values())
+        done = gone and not any(link.unacknowledged for link in links)
+        if done and self._done:
+            self.end()
+        self._done = done
+
+    def end(self) -> None:
+        if (left := self._left) is not None:
+            self._left = None
+            self._context.effects.append(self._complete(left))
+            self.forget_peers()
+
+    def abandon(self, reason: str, acknowledged: Mapping[int, int]) -> None:
+        """Nothing here is of use without the directory, and nobody listens to us any more.
+
+        Flows get no end from us: to those whom they lead to they are lost, as those of the dead.
+        """
+        for stage_id in list(self._plane.stages):
+            self._stages.discard(stage_id)  # for others, who still have it
+        for port_id in list(self._plane.ports):
+            self._ports.abandon(port_id, reason)
+        for outlet in self._plane.outlets.values():
+            if not outlet.ended:
+                upto = acknowledged.get(outlet.id)
+                closed = OutletClosed(outlet.id, False, Unreachable(reason), upto)
+                self._context.effects.append(closed)
+            outlet.abandon()
+            self._plane.touch(outlet.id)
+        self.forget_peers()
+
+    def forget_peers(self) -> None:
+        for each in list(self._peers.links):  # a successor may have the name by now
+            self._context.effects.append(ForgetPeer(each))
+        self._peers.links.clear()
+
+    # --- what is left behind ------------------------------------------------------------------
+
+    def left(self, reason: str) -> Departed:
+        """What there is now; `departed` adds what is known at the end only."""
+        return Departed(reason, self._takers(), streams=self._streams())
+
+    def departed(self, reason: str) -> Departed:
+        """What this node leaves behind if it ends now."""
+        return self._complete(self.left(reason))
+
+    def note_lost(self, peer: str) -> None:
+        """What may not have come to a peer that this node parts from."""
+        link = self._peers.links.get(peer)
+        sent = self._events_of(link.unacknowledged_bodies()) if link is not None else ()
+        self._note((*sent, *self._waiting_for(peer)))
+
+    def acknowledged(self) -> dict[int, int]:
+        """By supplier's outlet: all events before this number were taken over by all who want
+        them."""
+        outlets = self._plane.outlets
+        upto = {each.id: each.acknowledged for each in outlets.values() if each.supplier}
+        links = self._peers.links.values()
+        under_way = (each for link in links for each in link.unacknowledged_bodies())
+        for stream, batch in self._events_of(under_way):
+            for outlet in upto:
+                if outlets[outlet].stream == stream:
+                    upto[outlet] = min(upto[outlet], batch.first_seq)
+        return upto
+
+    def _complete(self, left: Departed) -> Departed:
+        for peer in (*self._peers.links, self._context.here):
+            self.note_lost(peer)
+        self._note(self._unsettled())  # it came there, and may have been lost with a move
+        ports, stages = self._plane.ports.values(), self._plane.stages.values()
+        return replace(
+            left,
+            unacknowledged=self._unacknowledged,
+            received={port.id: dict(port.received) for port in ports if port.direct},
+            filtered={
+                stage.spec.channel: later(stage.port.since, stage.saving.inputs)
+                for stage in stages
+                if stage.port.direct
+            },
+        )
+
+    def _note(self, events: Iterable[tuple[int, Batch]]) -> None:
+        for stream, batch in events:
+            self._unacknowledged.setdefault(stream, []).append(batch)
+
+    def _events_of(self, bodies: Iterable[tuple[Body, Buffers]]) -> Iterator[tuple[int, Batch]]:
+        """The events in messages from here, each with its stream."""
+        for body, buffers in bodies:
+            if isinstance(body, Events):
+                type_ = self._context.registry.get(body.type)
+                assert type_ is not None  # it was sent from here
+                yield body.upto[0], load(type_, body.supplier, buffers)
+
+    def _waiting_for(self, target: str) -> Iterator[tuple[int, Batch]]:
+        """The events of suppliers here that wait for credit of a node, each with its stream."""
+        for outlet in self._plane.outlets.values():
+            for flow in outlet.flows.values():
+                if outlet.supplier is not None and flow.spec.target == target:
+                    for item in flow.waiting:
+                        if isinstance(item, Parcel):
+                            yield outlet.stream, item.batch
+
+    def _unsettled(self) -> Iterator[tuple[int, Batch]]:
+        """The events of suppliers here that are kept for their takers, or wait for filters here,
+        each with its stream."""
+        streams = set()
+        for outlet in self._plane.outlets.values():
+            if outlet.supplier is not None:
+                streams.add(outlet.stream)
+                for taker in outlet.takers.values():
+                    for _, _, item in taker.kept:
+                        if isinstance(item, Parcel):
+                            yield outlet.stream, item.batch
+        for stage in self._plane.stages.values():
+            for parcel in stage.waiting():
+                if (stream := parcel.upto[0]) in streams:
+                    yield stream, parcel.batch
+
+    def _takers(self) -> dict[str, dict[str, Positions]]:
+        """By channel, who is served by outlets here, or awaited; and where streams of suppliers
+        here began for them."""
+        served = {
+            channel: {name: dict(began) for name, began in takers.items()}
+            for channel, takers in self._outlets.awaited.items()
+        }
+        for outlet in self._plane.outlets.values():
+            there = served.setdefault(outlet.channel, {})
+            for name, taker in outlet.takers.items():
+                if not taker.closed:
+                    began = there.setdefault(name, {})
+                    if outlet.supplier is not None and taker.began is not None:
+                        began[outlet.supplier] = taker.began
+        return served
+
+    def _streams(self) -> dict[tuple[str, str], Position]:
+        """How far suppliers here have come, by channel and supplier."""
+        return {
+            (each.channel, each.supplier): max(at, each.begins or at)
+            for each in self._plane.outlets.values()
+            if each.supplier is not None and (at := each.positions.get(each.supplier))
+        }
+
+    def _targets(self) -> Iterator[str]:
+        """The nodes that are sent events from here."""
+        for outlet in self._plane.outlets.values():
+            yield from (flow.spec.target for flow in outlet.flows.values())

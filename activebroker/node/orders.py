@@ -1,0 +1,211 @@
+"""What the directory asks of a node, and what the driver answers for its filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+from activebroker.core.errors import PayloadRefused
+from activebroker.directory.changes import Done
+from activebroker.filters import Failure
+from activebroker.node.counters import counters
+from activebroker.node.dataplane.outlets import Outlets
+from activebroker.node.dataplane.plane import FilterChanged, Plane
+from activebroker.node.dataplane.ports import Ports
+from activebroker.node.dataplane.saving import SavingState
+from activebroker.node.dataplane.stage import Stage
+from activebroker.node.dataplane.stages import Stages
+from activebroker.node.effects import (
+    DrainSupplier,
+    LoadStage,
+    RestoreStage,
+    StageChanged,
+    StageLoaded,
+    StateFailed,
+    StateSnapshotted,
+    WorkDone,
+)
+from activebroker.node.links.peers import Peers
+from activebroker.node.moves import Moves
+from activebroker.protocol.messages import (
+    ENDED,
+    AbandonPort,
+    ChangeStage,
+    CloseFlow,
+    CloseOutlet,
+    ClosePort,
+    Deploy,
+    FailuresReported,
+    FinishFlow,
+    ForgetSaved,
+    ForgetTaker,
+    KeepStage,
+    OpenFlow,
+    OpenOutlet,
+    Order,
+    ReleasePort,
+    ReportNode,
+    ReportSent,
+    ReportStory,
+    SetPredicate,
+    Undeploy,
+)
+from activebroker.protocol.specs import StageSpec
+
+SAMPLES = 10  # failures reported in full for each piece of work
+
+
+class Orders:
+    """Carries orders out. Two of them are answered later: those that the driver has to do."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        outlets: Outlets,
+        ports: Ports,
+        stages: Stages,
+        moves: Moves,
+        peers: Peers,
+    ) -> None:
+        self._plane = plane
+        self._context = plane.context
+        self._outlets = outlets
+        self._ports = ports
+        self._stages = stages
+        self._moves = moves
+        self._peers = peers
+        self.deploying: dict[int, Done] = {}
+        self._changing: dict[int, Done] = {}
+
+    def carry_out(self, order: Order, done: Done) -> None:
+        match order:
+            case Deploy(spec):
+                self._deploy(spec, done)
+            case ChangeStage():
+                self._change(order, done)
+            case _:
+                done(self._answer(order), None)
+
+    def changed(self, fact: FilterChanged) -> None:
+        if (done := self._changing.pop(fact.stage, None)) is not None:
+            done(fact.failure, None)
+
+    def driver_answered(
+        self, answer: StageLoaded | WorkDone | StateSnapshotted | StateFailed | StageChanged
+    ) -> None:
+        """Go on with what the driver has done for a stage, which may be gone meanwhile."""
+        stage = self._plane.stages.get(answer.stage)
+        match answer:
+            case StageLoaded(stage_id, error):
+                if not self._moves.loaded(stage_id, error):
+                    self._loaded(stage_id, error)
+            case WorkDone(_, result, cpu_seconds):
+                self._stages.cpu_seconds += cpu_seconds
+                if stage is not None:
+                    self._report(stage, result.failures)
+                    stage.done(result, cpu_seconds)
+            case StateSnapshotted(stage_id, state):
+                if stage is not None and stage.saving.state is SavingState.TAKING:
+                    stage.snapshot_taken(state)
+                else:
+                    self._moves.captured(stage_id, state)
+            case StateFailed(_, failures) if stage is not None:
+                if not stage.saving.fails:  # a move asks once more
+                    self._report(stage, failures)
+                saving = stage.saving.state is SavingState.TAKING or stage.changing is not None
+                stage.saving.fails |= saving
+            case StageChanged(_, state, error) if stage is not None:
+                stage.changed(state, error)
+        self._plane.touch(answer.stage)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _answer(self, order: Order) -> Any:
+        """Carry an order out at once; return what is to be said."""
+        match order:
+            case OpenOutlet(outlet, channel, supplier):
+                self._outlets.open(outlet, channel, supplier)
+            case CloseOutlet(outlet, finished):
+                self._close_outlet(outlet, finished)
+            case OpenFlow(spec):
+                return self._outlets.open_flow(spec)
+            case CloseFlow(outlet, flow, taker):
+                self._outlets.close_flow(outlet, flow, taker)
+            case FinishFlow(outlet, flow, behind):
+                self._outlets.finish_flow(outlet, flow, behind)
+            case ForgetTaker(outlet, taker):
+                self._outlets.forget_taker(outlet, taker)
+            case ReportSent(outlet, taker):
+                return self._outlets.sent_to(outlet, taker)
+            case SetPredicate(outlet, taker, predicate, certain):
+                return self._outlets.set_predicate(outlet, taker, predicate, certain)
+            case ClosePort(port, flows):
+                self._ports.complete(port, flows)
+            case AbandonPort(port, reason):
+                self._ports.abandon(port, reason)
+            case ReleasePort(port, outlets):
+                return self._ports.release(port, outlets)
+            case Undeploy(stage_id, discard):
+                (self._stages.discard if discard else self._stages.remove)(stage_id)
+            case ForgetSaved(stage_id):
+                if (stage := self._plane.stages.get(stage_id)) is not None:
+                    self._stages.forget_saved(stage)
+            case KeepStage(stage_id, change):
+                stage = self._plane.stages.get(stage_id)
+                if kept := stage is None or stage.keep(change):
+                    self._changing.pop(stage_id, None)
+                return kept
+            case ReportNode():
+                return counters(self._plane, self._stages.cpu_seconds, self._moves, self._peers)
+            case ReportStory(derivation):
+                return {"now": self._context.now, "parts": self._moves.story(derivation)}
+            case Deploy() | ChangeStage():
+                raise AssertionError(f"{order!r} is answered by the driver")
+            case _:
+                assert_never(order)
+        return None
+
+    def _deploy(self, spec: StageSpec, done: Done) -> None:
+        stage = self._stages.open(spec)
+        stage.port.anew = spec.checkpoint is None
+        if spec.envelope is None:  # a relay has nothing to load
+            self._stages.start(stage)
+            done(None, None)
+            return
+        self.deploying[spec.id] = done
+        self._context.effects.append(LoadStage(spec))
+        if spec.checkpoint is not None and spec.checkpoint.state:
+            self._context.effects.append(RestoreStage(spec.id, spec.checkpoint.state))
+
+    def _loaded(self, stage_id: int, error: str | None) -> None:
+        if (done := self.deploying.pop(stage_id, None)) is None:
+            return
+        if error is not None:
+            self._stages.remove(stage_id)
+            done(None, PayloadRefused(f"{self._context.here!r} cannot run it: {error}"))
+        else:
+            if (stage := self._plane.stages.get(stage_id)) is not None:  # not given up meanwhile
+                self._stages.start(stage)
+            done(None, None)
+
+    def _change(self, order: ChangeStage, done: Done) -> None:
+        if (stage := self._plane.stages.get(order.stage)) is None:
+            done(ENDED, None)
+            return
+        self._changing[order.stage] = done
+        stage.change(order.change, order.envelope, order.behind, order.passed)
+        self._plane.touch(order.stage)
+
+    def _close_outlet(self, outlet_id: int, finished: bool) -> None:
+        outlet = self._plane.outlets.get(outlet_id)
+        if outlet is not None and finished:
+            self._outlets.let_go(outlet)
+        if outlet is None or not outlet.ended:
+            self._context.effects.append(DrainSupplier(outlet_id, finished))
+
+    def _report(self, stage: Stage, failures: Sequence[Failure]) -> None:
+        """Tell who derived the channel what its filter has lost."""
+        if failures:
+            samples = tuple(failures[:SAMPLES])
+            report = FailuresReported(stage.spec.channel, len(failures), samples)
+            self._context.send(stage.spec.owner, report, ())
