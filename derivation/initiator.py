@@ -18,6 +18,7 @@ from derivation.protocol import (
     CancelDeadline,
     Effect,
     Finish,
+    Outcome,
     Party,
     Plan,
     Prepare,
@@ -135,7 +136,7 @@ class Initiator(Machine):
         return [
             *(Send(party, Cancel(self.plan.derivation)) for party in self._parties()),
             CancelDeadline(),
-            Finish("rolled back", reason),
+            Finish(Outcome.ROLLED_BACK, reason),
         ]
 
     def _started(self, input: PartyStarted, _: float) -> list[Effect]:
@@ -143,25 +144,25 @@ class Initiator(Machine):
         if self._waiting:
             return []
         self.state = InitiatorState.COMPLETED
-        return [CancelDeadline(), Finish("completed")]
+        return [CancelDeadline(), Finish(Outcome.COMPLETED)]
 
     def _fail(self, input: PartyRefused, _: float) -> list[Effect]:
         self.state = InitiatorState.FAILED
-        return [CancelDeadline(), Finish("failed", f"at {input.party!r}: {input.reason}")]
+        return [CancelDeadline(), Finish(Outcome.FAILED, f"at {input.party!r}: {input.reason}")]
 
     def _lost(self, input: PartyLost, _: float) -> list[Effect]:
         if input.party not in self._waiting:
             return []  # the destinations know what to do without it
         self.state = InitiatorState.FAILED
-        return [CancelDeadline(), Finish("failed", f"{input.party!r} was lost")]
+        return [CancelDeadline(), Finish(Outcome.FAILED, f"{input.party!r} was lost")]
 
     def _give_up(self, input: GivenUp, _: float) -> list[Effect]:
         self.state = InitiatorState.FAILED
-        return [CancelDeadline(), Finish("failed", input.reason)]
+        return [CancelDeadline(), Finish(Outcome.FAILED, input.reason)]
 
     def _overdue(self, _: DeadlinePassed, __: float) -> list[Effect]:
         waiting = ", ".join(map(repr, self._waiting))
-        return [Finish("overdue", f"the switch-over waits for {waiting}")]
+        return [Finish(Outcome.OVERDUE, f"the switch-over waits for {waiting}")]
 
     def validate(self) -> None:
         ended = self.state in ENDED

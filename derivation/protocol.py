@@ -23,6 +23,7 @@ Messages in band travel inside the flow, behind its last event and before its fi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 Party = str  # the name of a node
@@ -241,12 +242,18 @@ class CancelDeadline:
     pass
 
 
+class Outcome(Enum):
+    COMPLETED = "completed"
+    ROLLED_BACK = "rolled back"
+    FAILED = "failed"  # the filter has to be put together again
+    OVERDUE = "overdue"  # still under way, past its time
+
+
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Tell the user: `completed`, `rolled back`, `failed` (the filter has to be put together
-    again), or `overdue` (still under way, past its time)."""
+    """Tell the user."""
 
-    outcome: str
+    outcome: Outcome
     reason: str = ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from enum import Enum
 from typing import Any, NamedTuple
 
 from derivation.protocol import HandOver, Party, Plan, Send, Swap
@@ -44,6 +45,8 @@ def _short(value: Any) -> str:
             return ""
         case str() | int() | float():
             return repr(value)
+        case Enum():
+            return repr(value.value)
         case bytes():
             return f"{len(value)} bytes"
         case HandOver() | Plan() | Swap():

@@ -16,6 +16,7 @@ from typing import Any
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 from activebroker.directory.migration import Migration
 from activebroker.protocol.messages import Body, CallBody
+from derivation.protocol import Finish, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Waiting:
 class Changes:
     """`call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it.
 
-    `ended(migration, outcome, reason)` is called when a migration ends, `ended_late` with the same
+    `ended(migration, finish)` is called when a migration ends, `ended_late` with the same
     besides when its change was told before that it is overdue. `changed()` is called after each
     change.
     """
@@ -63,8 +64,8 @@ class Changes:
         tell: Callable[[str, Body], None],
         set_deadline: Callable[[int, float | None], None],
         now: Callable[[], float],
-        ended: Callable[[Migration, str, str], None],
-        ended_late: Callable[[Migration, str, str], None],
+        ended: Callable[[Migration, Finish], None],
+        ended_late: Callable[[Migration, Finish], None],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._call = call
@@ -214,13 +215,14 @@ class Changes:
         for index, (node, body) in enumerate(calls):
             self._call(node, body, patience, answered(index))
 
-    def _migrated(self, migration: Migration, outcome: str, reason: str) -> None:
-        if outcome != "overdue":
+    def _migrated(self, migration: Migration, finish: Finish) -> None:
+        over = finish.outcome is not Outcome.OVERDUE
+        if over:
             del self._migrations[migration.plan.derivation]
-            self._ended(migration, outcome, reason)
+            self._ended(migration, finish)
         if migration is self._migration:
             self._migration = None
-            self._resume((outcome, reason), None)
-        elif outcome != "overdue":
-            self._ended_late(migration, outcome, reason)
+            self._resume(finish, None)
+        elif over:
+            self._ended_late(migration, finish)
         self.go_on()

@@ -11,6 +11,7 @@ from activebroker.directory.names import channel_named, outlet_named, place_name
 from activebroker.directory.parts import SUPPLIER, Channel, Flow, Outlet, Relay
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import Move, Offload, ReportNode
+from derivation.protocol import Finish, Outcome
 from derivation.story import held_up_by
 
 PATIENCE = 2.0  # seconds for a party of an overdue derivation to say for whom it waits
@@ -138,8 +139,9 @@ class Derivations:
 
     def _migrate(self, migration: Migration) -> Change:
         name = migration.plan.channel
-        outcome, reason = yield migration
-        if outcome == "rolled back":
+        finish: Finish = yield migration
+        outcome, reason = finish.outcome, finish.reason
+        if outcome is Outcome.ROLLED_BACK:
             if isinstance(migration.channel, Relay):
                 self._checkpoints.forget(migration.channel.name)
             else:
@@ -150,10 +152,10 @@ class Derivations:
         migration.commit(self._graph)
         self._checkpoints.accept(channel.name)
         self._wiring.expect(migration.new_flows)
-        if outcome == "overdue":
+        if outcome is Outcome.OVERDUE:
             blame = yield from self._blame(migration)
             raise MoveFailed(f"Channel {name!r} is still moving: {reason}{blame}.")
-        if outcome == "failed":
+        if outcome is Outcome.FAILED:
             yield from self._end_failed(migration, reason)
             raise MoveFailed(
                 f"Channel {name!r} could not complete the switch-over: {reason}{_now(channel)}."
@@ -184,10 +186,10 @@ class Derivations:
         lost = f"Channel {channel.name!r} could not complete its switch-over: {reason}"
         yield from self._endings.recover(channel, lost, old)
 
-    def ended_late(self, migration: Migration, outcome: str, reason: str) -> None:
+    def ended_late(self, migration: Migration, finish: Finish) -> None:
         """One has ended whose `move` or `offload` has returned before."""
-        if outcome == "failed":
-            self._changes.submit_first(self._end_failed(migration, reason))
+        if finish.outcome is Outcome.FAILED:
+            self._changes.submit_first(self._end_failed(migration, finish.reason))
         else:
             self._checkpoints.accept(migration.channel.name)
 

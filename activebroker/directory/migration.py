@@ -24,7 +24,7 @@ from activebroker.protocol.messages import (
 from activebroker.protocol.specs import FlowSpec, StageSpec
 from derivation import initiator, protocol
 from derivation.initiator import Initiator
-from derivation.protocol import Output, Plan, Swap
+from derivation.protocol import Finish, Outcome, Output, Plan, Swap
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Migration:
     machine: Initiator = field(init=False)
     _tell: Callable[[str, Body], None] = field(init=False)
     _set_deadline: Callable[[int, float | None], None] = field(init=False)
-    _finished: Callable[[Migration, str, str], None] = field(init=False)
+    _finished: Callable[[Migration, Finish], None] = field(init=False)
     _now: Callable[[], float] = field(init=False)
 
     def pairs(self) -> list[tuple[str, str]]:
@@ -62,11 +62,11 @@ class Migration:
         self,
         tell: Callable[[str, Body], None],
         set_deadline: Callable[[int, float | None], None],
-        finished: Callable[[Migration, str, str], None],
+        finished: Callable[[Migration, Finish], None],
         now: Callable[[], float],
     ) -> None:
-        """Carry the plan out. `finished(self, outcome, reason)` is called when it has ended, and
-        before that, once, should it be overdue."""
+        """Carry the plan out. `finished(self, finish)` is called when it has ended, and before
+        that, once, should it be overdue."""
         self.machine = Initiator(self.plan, self.request.patience)
         self._tell, self._set_deadline = tell, set_deadline
         self._finished, self._now = finished, now
@@ -93,7 +93,7 @@ class Migration:
             self._handle(initiator.PartyLost(node))
 
     def _handle(self, input: object) -> None:
-        finish: protocol.Finish | None = None
+        finish: Finish | None = None
         for effect in self.machine.handle(input, self._now()):
             match effect:
                 case protocol.Send(to, protocol.Prepare(plan)):
@@ -118,13 +118,13 @@ class Migration:
                     self._set_deadline(self.plan.derivation, at)
                 case protocol.CancelDeadline():
                     self._set_deadline(self.plan.derivation, None)
-                case protocol.Finish():
+                case Finish():
                     finish = effect
         if finish is not None:
-            if finish.outcome in ("completed", "failed"):
+            if finish.outcome in (Outcome.COMPLETED, Outcome.FAILED):
                 for party in self.plan.involved:
                     self._tell(party, EndMove(self.plan.derivation))
-            self._finished(self, finish.outcome, finish.reason)
+            self._finished(self, finish)
 
 
 def plan_move(

@@ -16,7 +16,7 @@ from activebroker.core.errors import ActiveBrokerError, UnknownChannel, suggesti
 from activebroker.directory.changes import Changes, Done
 from activebroker.directory.migration import Migration
 from activebroker.protocol.messages import CallBody, ReportStory
-from derivation.protocol import Party, Plan
+from derivation.protocol import Finish, Outcome, Party, Plan
 from derivation.story import Step
 
 log = logging.getLogger(__name__)
@@ -50,9 +50,10 @@ class Stories:
         self._now = now
         self._ended: deque[Told] = deque(maxlen=KEPT)
 
-    def ended(self, migration: Migration, outcome: str, reason: str) -> None:
+    def ended(self, migration: Migration, finish: Finish) -> None:
         """Remember how a derivation went."""
-        if outcome != "completed":
+        outcome, reason = finish.outcome.value, finish.reason
+        if finish.outcome is not Outcome.COMPLETED:
             plan = migration.plan
             to = ", ".join(plan.destinations)
             log.warning("channel %r: going to %s %s: %s", plan.channel, to, outcome, reason)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from parties_for_tests import Derivation
 
 from derivation.initiator import InitiatorState
-from derivation.protocol import Finish
+from derivation.protocol import Finish, Outcome
 
 EVENTS = 6
 
@@ -40,7 +40,7 @@ def test_without_faults_it_completes_and_nothing_is_lost(
 ) -> None:
     run = Derivation(*shape, EVENTS)
     play(run, data)
-    assert [each.outcome for each in run.outcomes] == ["completed"]
+    assert [each.outcome for each in run.outcomes] == [Outcome.COMPLETED]
     assert run.initiator.state is InitiatorState.COMPLETED
     assert everything(run)
 
@@ -54,7 +54,7 @@ def test_a_refusal_rolls_it_back_and_the_filter_stays(
     run.refuses = data.draw(st.sampled_from(run.plan.destinations))
     play(run, data)
     (finish,) = run.outcomes
-    assert finish.outcome == "rolled back"
+    assert finish.outcome == Outcome.ROLLED_BACK
     assert finish.reason == f"{run.refuses!r} refused: it cannot be loaded"
     assert everything(run)
 
@@ -67,8 +67,12 @@ def test_past_its_deadline_it_is_rolled_back_or_completes_late(
     run = Derivation(*shape, EVENTS)
     play(run, data, run.pass_deadline)
     outcomes = [each.outcome for each in run.outcomes]
-    assert outcomes in (["completed"], ["overdue", "completed"], ["rolled back"])
-    if outcomes != ["completed"]:
+    assert outcomes in (
+        [Outcome.COMPLETED],
+        [Outcome.OVERDUE, Outcome.COMPLETED],
+        [Outcome.ROLLED_BACK],
+    )
+    if outcomes != [Outcome.COMPLETED]:
         assert any(repr(party) in run.outcomes[0].reason for party in run.places)
     assert everything(run)
 
@@ -82,7 +86,9 @@ def test_a_lost_source_costs_only_its_own_events(
     lost = data.draw(st.sampled_from([*run.sources]))
     play(run, data, lambda: run.lose(lost))
     (finish,) = run.outcomes
-    assert finish == Finish("completed") or finish == Finish("rolled back", f"{lost!r} was lost")
+    assert finish == Finish(Outcome.COMPLETED) or finish == Finish(
+        Outcome.ROLLED_BACK, f"{lost!r} was lost"
+    )
     # What it had sent on the old flow may be lost, and on the new one not.
     got = run.delivered.pop(lost)
     numbers = [number for number, _ in got]
@@ -100,7 +106,7 @@ def test_a_lost_origin_is_named_unless_it_had_handed_over(
     lost = data.draw(st.sampled_from(run.plan.origins))
     play(run, data, lambda: run.lose(lost))
     (finish,) = run.outcomes
-    assert finish == Finish("completed") or f"{lost!r} was lost" in finish.reason
+    assert finish == Finish(Outcome.COMPLETED) or f"{lost!r} was lost" in finish.reason
     for got in run.delivered.values():
         # What it had forwarded, and the consumer had not got, is lost with it.
         assert got == sorted(set(got))
@@ -116,8 +122,8 @@ def test_a_lost_destination_rolls_it_back_or_ends_the_channel(
     lost = data.draw(st.sampled_from(run.plan.destinations))
     play(run, data, lambda: run.lose(lost))
     (finish,) = run.outcomes
-    assert finish == Finish("completed") or finish.reason == f"{lost!r} was lost"
+    assert finish == Finish(Outcome.COMPLETED) or finish.reason == f"{lost!r} was lost"
     for got in run.delivered.values():
         assert got == [(number, number + 1) for number in range(len(got))]
-    if finish.outcome == "rolled back":
+    if finish.outcome == Outcome.ROLLED_BACK:
         assert everything(run)

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from derivation.destination import DestinationState
 from derivation.initiator import ENDED
 from derivation.origin import OriginState
+from derivation.protocol import Outcome
 from derivation.source import SourceState
 
 EVENTS = 6
@@ -81,14 +82,14 @@ class DerivationsThatFail(RuleBasedStateMachine):
         run = self.all
         *before, outcome = [each.outcome for each in run.outcomes]
         assert run.initiator.state in ENDED
-        assert before in ([], ["overdue"])
+        assert before in ([], [Outcome.OVERDUE])
         assert not run.deadline
         assert not {*run.plan.origins, *run.plan.destinations}.isdisjoint(run.lost) or (
-            outcome != "failed" and self.complete(run.sources)
+            outcome != Outcome.FAILED and self.complete(run.sources)
         )
-        if outcome == "completed":
+        if outcome == Outcome.COMPLETED:
             self.it_runs_at_the_destinations()
-        elif outcome == "rolled back":
+        elif outcome == Outcome.ROLLED_BACK:
             self.all_is_as_before()
 
     def it_runs_at_the_destinations(self) -> None:
@@ -143,5 +144,5 @@ def test_what_a_lost_source_sent_behind_a_gap_is_not_taken() -> None:
     assert len(run.places["destination-0"].inbox) == EVENTS - 3
     run.lose("source-0")
     all_but()
-    assert [each.outcome for each in run.outcomes] == ["completed"]
+    assert [each.outcome for each in run.outcomes] == [Outcome.COMPLETED]
     assert run.delivered == {"source-0": WHOLE[:1]}

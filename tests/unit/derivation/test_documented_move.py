@@ -8,6 +8,8 @@ from typing import Any
 
 from parties_for_tests import CONSUMER, DIRECTORY, Derivation, Stream
 
+from derivation.protocol import Outcome
+
 PAGE = Path(__file__).parents[3] / "docs" / "derivation.md"
 (DIAGRAM,) = re.findall(r"```mermaid\n(sequenceDiagram.*?)```", PAGE.read_text(), re.DOTALL)
 SOURCE, ORIGIN, DESTINATION = "source-0", "origin-0", "destination-0"
@@ -64,5 +66,5 @@ def test_the_diagram_can_be_played() -> None:
             play.arrow(PARTIES[found[1]], PARTIES[found[2]], found[3])
         elif found := re.match(r" +Note over (\w): (.*)", line):
             play.note(PARTIES[found[1]], found[2])
-    assert [each.outcome for each in play.run.outcomes] == ["completed"]
+    assert [each.outcome for each in play.run.outcomes] == [Outcome.COMPLETED]
     assert play.run.delivered[SOURCE] == [(number, number + 1) for number in range(EVENTS)]

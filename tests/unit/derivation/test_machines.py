@@ -22,6 +22,7 @@ from derivation.protocol import (
     HandOver,
     MergeBuffer,
     OpenFlow,
+    Outcome,
     Output,
     Plan,
     Prepare,
@@ -78,7 +79,7 @@ def test_the_initiator_prepares_then_requests_the_swaps_then_finishes() -> None:
     assert [*machine.waiting_for] == ["dallas"]
     assert machine.handle(initiator.PartyStarted("dallas"), 103.0) == [
         CancelDeadline(),
-        Finish("completed"),
+        Finish(Outcome.COMPLETED),
     ]
     assert machine.state is InitiatorState.COMPLETED
 
@@ -268,7 +269,7 @@ def test_before_the_swaps_a_derivation_is_rolled_back_and_says_why(
     machine = Initiator(PLAN, patience=5.0)
     machine.handle(initiator.Begun(), 0.0)
     machine.handle(initiator.PartyPrepared("atlanta"), 0.0)
-    assert machine.handle(input, 1.0) == [*ROLLED_BACK, Finish("rolled back", reason)]
+    assert machine.handle(input, 1.0) == [*ROLLED_BACK, Finish(Outcome.ROLLED_BACK, reason)]
     assert machine.handle(initiator.PartyPrepared("dallas"), 2.0) == []
 
 
@@ -278,19 +279,19 @@ def test_before_the_swaps_a_derivation_is_rolled_back_and_says_why(
         (initiator.PartyLost("jfk"), []),  # the destination knows what to do without it
         (
             initiator.PartyLost("dallas"),
-            [CancelDeadline(), Finish("failed", "'dallas' was lost")],
+            [CancelDeadline(), Finish(Outcome.FAILED, "'dallas' was lost")],
         ),
         (
             initiator.PartyRefused("dallas", "its state is gone"),
-            [CancelDeadline(), Finish("failed", "at 'dallas': its state is gone")],
+            [CancelDeadline(), Finish(Outcome.FAILED, "at 'dallas': its state is gone")],
         ),
         (
             initiator.GivenUp("'atlanta' was lost"),
-            [CancelDeadline(), Finish("failed", "'atlanta' was lost")],
+            [CancelDeadline(), Finish(Outcome.FAILED, "'atlanta' was lost")],
         ),
         (
             initiator.DeadlinePassed(),
-            [Finish("overdue", "the switch-over waits for 'dallas'")],
+            [Finish(Outcome.OVERDUE, "the switch-over waits for 'dallas'")],
         ),
     ],
 )
@@ -313,7 +314,7 @@ def test_what_is_overdue_can_still_complete() -> None:
         initiator.DeadlinePassed(),
     ):
         machine.handle(input, 0.0)
-    assert machine.handle(initiator.PartyStarted("dallas"), 60.0)[-1] == Finish("completed")
+    assert machine.handle(initiator.PartyStarted("dallas"), 60.0)[-1] == Finish(Outcome.COMPLETED)
 
 
 def test_a_destination_that_cannot_load_says_why_and_leaves_nothing() -> None:

@@ -15,6 +15,7 @@ from derivation.protocol import (
     Effect,
     Finish,
     OpenFlow,
+    Outcome,
     RemoveFilter,
     SetDeadline,
 )
@@ -24,7 +25,7 @@ def is_last(effect: Effect) -> bool:
     """Whether it is the last that a machine asks for."""
     match effect:
         case Finish(outcome):
-            return outcome != "overdue"
+            return outcome is not Outcome.OVERDUE
         case OpenFlow() | RemoveFilter():
             return True
     return False
