@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from predicate_extract.algebra.implication import follows, subject
 from predicate_extract.algebra.predicate import (
@@ -161,22 +162,24 @@ def widened(predicate: Predicate) -> Predicate:
     return predicate
 
 
-def certain(term: Term) -> Iterator[Term]:
+@lru_cache(maxsize=4096)  # it is asked of the same ones time and again
+def certain(term: Term) -> tuple[Term, ...]:
     """The terms and conditions that are evaluated whenever `term` is."""
     if isinstance(term, Always | Const):
-        return
-    yield term
+        return ()
+    found = [term]
     match term:
         case And(parts):
             for part in parts:
-                yield from certain(part)
+                found += certain(part)
                 if not isinstance(part, Defined):  # it may be false, and the rest not looked at
                     break
         case Or(parts):
-            yield from certain(parts[0])
+            found += certain(parts[0])
         case _:
             for operand in term.operands():
-                yield from certain(operand)
+                found += certain(operand)
+    return tuple(found)
 
 
 def _all(parts: Iterable[Predicate], facts: Facts) -> Predicate:
