@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,20 +66,28 @@ def rows_of(batch: pa.RecordBatch) -> list[Any]:
     return [thing(row) for row in batch.to_pylist()]
 
 
+@cache  # a strategy is looked through when it is used first, which takes longer than drawing
+def _column(name: str, nullable: bool, size: int) -> st.SearchStrategy[list[Any]]:
+    value = st.sampled_from(COLUMNS[name][1])
+    return st.lists(value | st.none() if nullable else value, min_size=size, max_size=size)
+
+
+@cache
+def _structs(size: int) -> st.SearchStrategy[list[Any]]:
+    inner = st.fixed_dictionaries({"x": st.none() | st.integers(0, 3), "y": st.sampled_from("ab")})
+    return st.lists(st.none() | inner, min_size=size, max_size=size)
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> pa.RecordBatch:
     size = draw(st.integers(1, 6))
     arrays, fields = [], []
-    for name, (type, values) in COLUMNS.items():
+    for name, (type, _) in COLUMNS.items():
         nullable = type == pa.null() or draw(st.booleans())
-        value = st.sampled_from(values)
-        column = draw(
-            st.lists(value | st.none() if nullable else value, min_size=size, max_size=size)
-        )
+        column = draw(_column(name, nullable, size))
         arrays.append(pa.array(column, type))
         fields.append(pa.field(name, type, nullable))
-    inner = st.fixed_dictionaries({"x": st.none() | st.integers(0, 3), "y": st.sampled_from("ab")})
-    structs = draw(st.lists(st.none() | inner, min_size=size, max_size=size))
+    structs = draw(_structs(size))
     arrays.append(pa.array(structs, INNER))
     fields.append(pa.field("r", INNER))
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
