@@ -252,7 +252,10 @@ def test_what_a_supplier_had_under_way_when_it_was_closed_comes(
         assert not source.status()["channels"][0]["suppliers"]
 
 
-def test_one_that_is_gone_for_good_is_waited_for_no_longer_than_said(broker: Broker) -> None:
+def test_one_that_is_gone_for_good_is_waited_for_no_longer_than_said(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "LOST_AFTER", 1.5)
     with (
         ab.connect(broker.address, KEY, name="sink") as sink,
         ab.connect(broker.address, KEY, name="firm", reconnect=False) as firm,
