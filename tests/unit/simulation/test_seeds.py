@@ -12,7 +12,7 @@ from activebroker.simulation.drawing import draw
 from activebroker.simulation.run import run
 from activebroker.simulation.scenario import Scenario
 
-SEEDS, SEEDS_A_TEST = 1200, 100
+SEEDS, SEEDS_A_TEST = 600, 100  # the first 100,000 are played by `.ci/nightly simulation`
 
 
 class Kept(msgspec.Struct, forbid_unknown_fields=True):
