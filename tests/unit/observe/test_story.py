@@ -103,7 +103,9 @@ def test_a_move_is_seen_while_it_is_under_way_and_told_when_it_has_ended(
     states = [line["after"] for line in story["lines"] if line["role"] == "origin"]
     assert states[0] == "AWAITING_ACKS" and states[-2:] == ["CAPTURING", "HANDED_OVER"]
     times = [line["at"] for line in story["lines"]]
-    assert times == sorted(times) and times[0] == 0.0
+    assert times == sorted(times)
+    # Of the others it is known to within half the time of an answer: they may seem to be earlier.
+    assert next(line["at"] for line in story["lines"] if line["role"] == "initiator") == 0.0
     assert "completed after" in shown(story_table(story))
 
 
