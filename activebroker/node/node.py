@@ -245,8 +245,6 @@ class Node:
             raise wrong
 
     def _receive(self, source: str, body: Body, buffers: Sequence[Any]) -> None:
-        if self.moves.receive(body, buffers):
-            return
         match body:
             case Events() | StreamEnded() | FlowEnded() | FlowOpened():
                 self.ports.receive(source, body, buffers)
@@ -288,7 +286,7 @@ class Node:
                     self.directory.told(source, body)
             case Heard():
                 pass
-            case _:
+            case _ if not self.moves.receive(body, buffers):
                 raise ProtocolError(f"{source!r} sent {body!r}, which this node does not expect.")
 
     def _settle(self) -> None:

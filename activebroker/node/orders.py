@@ -15,6 +15,7 @@ from activebroker.node.dataplane.ports import Ports
 from activebroker.node.dataplane.saving import SavingState
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.stages import Stages
+from activebroker.node.dataplane.states import StageState
 from activebroker.node.effects import (
     DrainSupplier,
     LoadStage,
@@ -105,7 +106,7 @@ class Orders:
                     self._report(stage, result.failures)
                     stage.done(result, cpu_seconds)
             case StateSnapshotted(stage_id, state):
-                if stage is not None and stage.saving.state is SavingState.TAKING:
+                if stage is not None and stage.state is StageState.SNAPSHOTTING:
                     stage.snapshot_taken(state)
                 else:
                     self._moves.captured(stage_id, state)

@@ -27,7 +27,7 @@ from activebroker.events import Batch
 from activebroker.filters import FilterRunner, Payload, RunResult
 from activebroker.matching import Parcel, select
 from activebroker.node.dataplane import failing
-from activebroker.node.dataplane.changing import Changing, ChangingState
+from activebroker.node.dataplane.changing import Changing
 from activebroker.node.dataplane.outlet import OutFlow, Outlet
 from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import Plane
@@ -35,6 +35,7 @@ from activebroker.node.dataplane.port import Port
 from activebroker.node.dataplane.ports import Ports
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.stages import Stages
+from activebroker.node.dataplane.states import StageState
 from activebroker.node.effects import CancelTimer, Departed
 from activebroker.node.links.link import Link
 from activebroker.node.links.peers import Peers
@@ -417,7 +418,7 @@ def _(original: Original) -> Original:
 
 @plant("what was sent before is filtered with the new parameters", Changing, "due")
 def _(original: Original) -> Original:
-    return lambda self, inputs, feeding, idle: self.state is ChangingState.WAITING
+    return lambda self, inputs, feeding, idle: self.outcome is None
 
 
 @plant("a filter goes on before its new parameters are saved", Stage, "changed")
@@ -425,7 +426,8 @@ def _(original: Original) -> Original:
     def changed(self: Stage, state: Any, error: Any) -> None:
         original(self, state, error)
         assert self.changing is not None
-        self.changing.state = ChangingState.DONE
+        if self.changing.outcome is None:
+            self.state, self.changing.outcome = StageState.IDLE, ""
 
     return changed
 

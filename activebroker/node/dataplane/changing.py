@@ -10,7 +10,6 @@ with the old ones.
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import Enum, auto
 
 from activebroker.filters import Envelope
 from activebroker.matching import Parcel
@@ -21,13 +20,6 @@ from activebroker.protocol.specs import NOWHERE, Positions
 SOURCE_LOST = "a source of its events was lost meanwhile"
 
 Inbox = Collection[tuple[InFlow | None, Parcel | StreamEnded]]
-
-
-class ChangingState(Enum):
-    WAITING = auto()  # for what was sent before
-    TAKING = auto()  # the driver gives the filter its parameters
-    SAVING = auto()  # the directory does not have its state yet
-    DONE = auto()
 
 
 class Changing:
@@ -47,8 +39,7 @@ class Changing:
         self.id = id
         self.envelope = envelope
         self.passed = passed
-        self.state = ChangingState.WAITING
-        self.failure: str | None = None
+        self.outcome: str | None = None  # "" once the filter has changed, else why it has not
         self._behind = dict(behind)
         self._ending = ending
         self._arrived = _end(inbox)
@@ -59,7 +50,7 @@ class Changing:
         `inputs`: how far it has come; `flows`: by which something can still come; `inbox`: what
         waits for it.
         """
-        if self.state is not ChangingState.WAITING or self.failure is not None:
+        if self.outcome is not None:
             return False
         if self._ending:
             if not self._ending.isdisjoint(flows):
@@ -70,7 +61,7 @@ class Changing:
             if _reached(inputs, upto):
                 del self._behind[outlet]
             elif outlet not in feeding and not inbox:
-                self.failure = SOURCE_LOST
+                self.outcome = SOURCE_LOST
                 return False
         return not self._behind and _reached(inputs, self._arrived)
 

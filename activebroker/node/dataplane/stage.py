@@ -1,8 +1,10 @@
 """A stage: a filter at a place, between a port and an outlet.
 
 It takes what the port lets through, runs the filter (or passes batches on untouched, where the
-predicate alone decides) and emits to its outlet. It never has more than one piece of work with
-the driver, and stops taking while its outlet is not ready.
+predicate alone decides) and emits to its outlet. It stops taking while its outlet is not ready.
+
+It is a machine: all that it does next follows from its state, which says what the driver has to do
+for it. That is one thing at a time.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from msgspec import structs
 from activebroker.events import Batch
 from activebroker.filters import Envelope, RunResult
 from activebroker.matching import Parcel, split
-from activebroker.node.dataplane.changing import Changing, ChangingState
+from activebroker.node.dataplane.changing import Changing
 from activebroker.node.dataplane.outlet import Outlet
 from activebroker.node.dataplane.port import InFlow, Port, supplier_of
 from activebroker.node.dataplane.saving import Saving
+from activebroker.node.dataplane.states import BUSY, NEXT, StageState, Then
 from activebroker.node.effects import ChangeFilter, Effect, RunStage, SnapshotStage
 from activebroker.protocol.messages import ENDED, FlowEnded, StreamEnded
 from activebroker.protocol.specs import Positions, StageSpec, later
@@ -47,7 +50,8 @@ class Stage:
         self.spec = spec
         self.port = port
         self.outlet = outlet
-        self.started = False
+        self.state = StageState.LOADING
+        self.moving = False  # its derivation is under way: it stays until that has ended
         self.lost_events = 0
         self.taken_events = 0
         self.python_events = 0
@@ -55,13 +59,8 @@ class Stage:
         self._inbox: deque[tuple[InFlow | None, Item]] = deque()
         self._consumed = consumed
         self._beside = beside
-        self._working = False
-        self._capturing = False
-        self._ending = False
-        self._idling = False
-        self.moving = False  # its derivation is under way: it stays until that has ended
-        self._leaving = False
-        self._winding_up = False
+        self._captures = False  # a move waits for its state
+        self._then = Then.GO_ON
         self._quiet = False  # nothing has arrived since the idle timer was set
         self._stream_ended: StreamEnded | None = None  # by the work in hand
         self._in_hand: Positions = {}  # how far the work in hand comes
@@ -83,7 +82,7 @@ class Stage:
     @property
     def busy(self) -> bool:
         """Whether something that has come has not gone through the filter yet."""
-        return self._working or bool(self._inbox)
+        return self.state in BUSY or bool(self._inbox)
 
     @property
     def backlog(self) -> int:
@@ -130,24 +129,30 @@ class Stage:
         waiting = {supplier_of(item): item.upto for _, item in self._inbox}
         self.saving.begin_to_recover(later(sent, waiting))
 
+    def start(self) -> None:
+        """The filter is there, and may begin."""
+        if self.state is StageState.LOADING:
+            self._enter(StageState.IDLE)
+
     def pump(self) -> Effect | None:
-        """Go on as far as possible; return the work to hand to the driver, if any."""
-        if self._working or not self.started:
+        """Go on as far as possible; return what the driver has to do, if anything."""
+        if self.state is StageState.LOADING or self.state in BUSY:
             return None
-        if self._capturing:
-            self._working = True
+        if self._captures:
+            self._enter(StageState.CAPTURING)
             return SnapshotStage(self.spec.id)
         if self.outlet.ended:
+            self._enter(StageState.ENDED)
             self._discard()
             if self.changing is not None:
-                self.changing.failure = ENDED
+                self.changing.outcome = ENDED
             return None
-        if self._holds:
+        if self.state is StageState.HOLDING:
             return None
         if self.saving.due:
+            self.saving.begin()
             if not self.exact and not self.saving.fails:
-                self._working = True
-                self.saving.begin()
+                self._enter(StageState.SNAPSHOTTING)
                 return SnapshotStage(self.spec.id)
             self.saving.taken({})
         while (change := self._change()) is None and self._next() and self.outlet.ready:
@@ -155,36 +160,39 @@ class Stage:
             if not self._passes(item):
                 return self._work()
             self._inbox.popleft()
-            if isinstance(item, Parcel):
-                self.taken_events += item.batch.num_rows
-                self.outlet.emit(item)
-                self._give_back(flow, item)
-            else:
-                self._end_stream(item)
-            self.saving.covered({supplier_of(item): item.upto}, _size(item))
-        if change is not None:
-            return change
-        if self._leaving and not self._inbox:
+            self._pass_on(flow, item)
+        return change or self._finish()
+
+    def _pass_on(self, flow: InFlow | None, item: Item) -> None:
+        """What the predicate has decided goes on untouched."""
+        if isinstance(item, Parcel):
+            self.taken_events += item.batch.num_rows
+            self.outlet.emit(item)
+            self._give_back(flow, item)
+        else:
+            self._end_stream(item)
+        self.saving.covered({supplier_of(item): item.upto}, _size(item))
+
+    def _finish(self) -> Effect | None:
+        """End the stage, if all that there was has gone through it."""
+        if self._inbox:
+            return None
+        if self._then is Then.LEAVE:
             # If the supplier is lost, the directory may count on these flows still.
-            self.outlet.end(finished=True, error=self.port.error, keeps=True)
-        elif self._winding_up and not self._inbox and self.port.quiet:
-            self.outlet.end(keeps=True)
-        elif not self._inbox and self.outlet.ready and (self.port.complete or self.port.error):
+            self._end(finished=True, error=self.port.error, keeps=True)
+        elif self._then is Then.WIND_UP and self.port.quiet:
+            self._end(keeps=True)
+        elif self.outlet.ready and (self.port.complete or self.port.error):
             # What failed has no end: the filter is not to take what it has for all there was.
             if self.port.failure is None and not self.exact:
-                self._working = self._ending = True
+                self._enter(StageState.ENDING)
                 return RunStage(self.spec.id, end=True)
-            self.outlet.end(finished=True, error=self.port.failure)
+            self._end(finished=True, error=self.port.failure)
         return None
 
     def done(self, result: RunResult, cpu_seconds: float = 0.0) -> None:
         """The driver ran the work: emit what came of it."""
-        self._working = False
         self.cpu_seconds += cpu_seconds
-        if self._idling:
-            # What an idle hook does is no function of the input: so it is made to last.
-            self._idling = False
-            self.saving.urge()
         self.lost_events += len(result.failures)
         for batch in result.batches:
             stream, _ = {**self.saving.inputs, **self._in_hand}.get(batch.supplier, (0, 0))
@@ -194,26 +202,32 @@ class Stage:
             self._stream_ended = None
         self.saving.covered(self._in_hand, self._bytes_in_hand)
         self._in_hand, self._bytes_in_hand = {}, 0
+        if self.state is StageState.IDLING:
+            # What an idle hook does is no function of the input: so it is made to last.
+            self.saving.urge()
         if result.stopped:
-            self.outlet.end(finished=True, error=result.failures[-1].error)
-        elif self._ending:
-            self.outlet.end(finished=True, error=self.port.failure)
+            self._end(finished=True, error=result.failures[-1].error)
+        elif self.state is StageState.ENDING:
+            self._end(finished=True, error=self.port.failure)
+        else:
+            self._enter(StageState.IDLE)
 
     def leave_when_empty(self) -> None:
         """Nothing feeds the stage any more and nothing will: end it, but not its channel."""
-        self._leaving = True
+        self._then = Then.LEAVE
 
     def wind_up(self) -> None:
         """End all flows, but not the channel, when all has come and gone through the filter."""
-        self._winding_up = True
+        if self._then is Then.GO_ON:
+            self._then = Then.WIND_UP
 
     def idle(self) -> Effect | None:
         """The idle hook's time has come; it is skipped if there was anything to do since."""
         quiet, self._quiet = self._quiet, True
-        waits = self._working or self._holds or not self.started
+        waits = self.state is not StageState.IDLE or self.outlet.ended
         if not quiet or waits or self._inbox or not self.outlet.ready:
             return None
-        self._working = self._idling = True
+        self._enter(StageState.IDLING)
         return RunStage(self.spec.id, idle=True)
 
     def change(
@@ -226,7 +240,8 @@ class Stage:
 
     def keep(self, change: int) -> bool:
         """Do not carry a change out, after all. Returns whether it goes on as it was."""
-        if self.changing is not None and self.changing.state is ChangingState.WAITING:
+        taken = self.state in (StageState.CHANGING, StageState.HOLDING)
+        if self.changing is not None and self.changing.outcome is None and not taken:
             self.changing = None
         return self.changing is None and self._last_change != change
 
@@ -242,46 +257,41 @@ class Stage:
             return None
         self.saving.covered(later(self.saving.inputs, changing.passed), 0)
         self.port.took(changing.passed)
-        changing.state = ChangingState.TAKING
-        self._working = True
+        self._enter(StageState.CHANGING)
         return ChangeFilter(self.spec.id, changing.envelope)
-
-    @property
-    def _holds(self) -> bool:
-        """Whether nothing may be made before the directory has the state behind a change."""
-        return self.changing is not None and self.changing.state is ChangingState.SAVING
 
     def changed(self, state: dict[str, bytes], error: str | None) -> None:
         """The driver has given the filter its parameters, and this is its state."""
         assert self.changing is not None
-        self._working = False
         if error is not None:
-            self.changing.failure = error
+            self._enter(StageState.IDLE)
+            self.changing.outcome = error
             return
         self.spec = structs.replace(self.spec, envelope=self.changing.envelope)
         self._last_change = self.changing.id
         if self.saving.recovers:
-            self.changing.state = ChangingState.SAVING
+            self._enter(StageState.HOLDING)
             self.saving.begin()
             self.saving.taken(state, self.changing.id)
         else:
-            self.changing.state = ChangingState.DONE
+            self._enter(StageState.IDLE)
+            self.changing.outcome = ""
 
     def take_change(self) -> str | None:
         """How the change has ended, once: "" if the filter has changed."""
         changing = self.changing
         if changing is None:
             return None
-        if self._holds and not self.saving.change:
-            changing.state = ChangingState.DONE
-        if changing.failure is None and changing.state is not ChangingState.DONE:
-            return None
-        self.changing = None
-        return changing.failure or ""
+        if self.state is StageState.HOLDING and not self.saving.change:
+            self._enter(StageState.IDLE)
+            changing.outcome = ""
+        if changing.outcome is not None:
+            self.changing = None
+        return changing.outcome
 
     def capture(self) -> None:
         """Run nothing more; `pump` asks for the state once the work in hand is done."""
-        self._capturing = True
+        self._captures = True
 
     def take_buffer(self) -> tuple[tuple[str, Item], ...]:
         """What arrived but was not filtered: (supplier, item) in order."""
@@ -302,7 +312,7 @@ class Stage:
 
     def _work(self) -> RunStage:
         """The next items that need the filter, up to a bound, as one piece of work."""
-        self._working = True  # before anything is taken: others look whether it is `busy`
+        self._enter(StageState.WORKING)  # before anything is taken: others ask whether it is `busy`
         items: list[Batch | str] = []
         taken, events = 0, 0
         # A Spark job costs as much for much as for little: it gets all there is.
@@ -357,7 +367,7 @@ class Stage:
 
     def snapshot_taken(self, state: dict[str, bytes]) -> None:
         """The driver's answer to a snapshot that was not for a move."""
-        self._working = False
+        self._enter(StageState.IDLE)
         self.saving.taken(state)
 
     def _next(self) -> bool:
@@ -384,6 +394,23 @@ class Stage:
             if isinstance(item, Parcel):
                 self._give_back(flow, item)
         return False
+
+    def _enter(self, state: StageState) -> None:
+        if state is not self.state:
+            assert state in NEXT[self.state], f"stage {self.spec.id}: {self.state} -> {state}"
+            self.state = state
+            self.validate()
+
+    def validate(self) -> None:
+        """Raise AssertionError where what the stage has does not belong to its state."""
+        assert self.state is StageState.WORKING or not self._in_hand
+        assert self.state is not StageState.ENDED or self.outlet.ended
+        if self.state in (StageState.CHANGING, StageState.HOLDING):
+            assert self.changing is not None and self.changing.outcome is None
+
+    def _end(self, finished: bool = False, error: str | None = None, keeps: bool = False) -> None:
+        self.outlet.end(finished=finished, error=error, keeps=keeps)
+        self._enter(StageState.ENDED)
 
     def _end_stream(self, ended: StreamEnded) -> None:
         self.outlet.end_stream(ended.supplier, ended.upto)

@@ -55,7 +55,7 @@ class Stages:
         return stage
 
     def start(self, stage: Stage) -> None:
-        stage.started = True
+        stage.start()
         self._set_idle_timer(stage)
         self._plane.touch(stage.spec.id)
 
@@ -204,7 +204,7 @@ class Stages:
 
     def _set_idle_timer(self, stage: Stage) -> None:
         envelope = stage.spec.envelope
-        if envelope is not None and envelope.idle_after is not None and stage.started:
+        if envelope is not None and envelope.idle_after is not None:
             self._context.effects.append(SetTimer(f"idle {stage.spec.id}", envelope.idle_after))
 
     def _suppliers(self) -> set[str]:

@@ -53,9 +53,9 @@ def test_it_waits_for_the_end_of_flows_whose_outlets_have_ended_and_for_all_they
 
 def test_a_source_that_is_lost_ends_it_when_nothing_of_it_waits() -> None:
     change = changing({90: {"A": (1, 3)}})
-    assert not change.due({"A": (1, 2)}, {}, inbox(A=(1, 3))) and change.failure is None
+    assert not change.due({"A": (1, 2)}, {}, inbox(A=(1, 3))) and change.outcome is None
     assert not change.due({"A": (1, 2)}, {}, [])
-    assert change.failure == SOURCE_LOST
+    assert change.outcome == SOURCE_LOST
 
 
 def bench(*, recovers: bool = False, exact: bool = False) -> Bench:

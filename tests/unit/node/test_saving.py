@@ -32,7 +32,7 @@ class Bench:
         self.outlet = Outlet(1, "late", None, self._carry, numbers=True)
         self.stage = Stage(spec, self.port, self.outlet, self._consume, set)
         self.saving = self.stage.saving
-        self.stage.started = True
+        self.stage.start()
         self.outlet.open(FlowSpec(20, 1, "here", 9, "there", taker="port 9"))
         self.port.opened(10, SOURCE[0], SOURCE[1], (), taker=SOURCE[2])
 

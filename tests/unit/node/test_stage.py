@@ -20,13 +20,14 @@ from activebroker.protocol.specs import FlowSpec, StageSpec
 class Bench:
     """A stage with one flow in and one flow out."""
 
-    def __init__(self, spec: StageSpec) -> None:
+    def __init__(self, spec: StageSpec, started: bool = True) -> None:
         self.sent: list[Any] = []
         self.consumed = 0
         self.port = Port(1)
         self.outlet = Outlet(1, "late", None, self._carry, numbers=spec.envelope is not None)
         self.stage = Stage(spec, self.port, self.outlet, self._consume, set)
-        self.stage.started = True
+        if started:
+            self.stage.start()
         self.outlet.open(FlowSpec(20, 1, "here", 9, "there", taker="port 9"))
         self.port.opened(10, "s", 90, ())
         self.flow = self.port.flows[10]
@@ -131,11 +132,11 @@ def test_a_stage_takes_nothing_while_its_outlet_is_not_ready(exact: Bench) -> No
     assert exact.stage.backlog == 0 and exact.consumed > consumed
 
 
-def test_nothing_is_done_before_the_start(python: Bench) -> None:
-    python.stage.started = False
+def test_nothing_is_done_before_the_start() -> None:
+    python = Bench(StageSpec(1, "late", "python", envelope(exact=False), "owner"), started=False)
     python.put(parcel(1))
     assert python.stage.pump() is None
-    python.stage.started = True
+    python.stage.start()
     assert isinstance(python.stage.pump(), RunStage)
 
 
