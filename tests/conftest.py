@@ -48,7 +48,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _gather(items: list[pytest.Item]) -> None:
     """One process has all tests on the session's Ray cluster, another those on the Spark session
-    and on clusters of their own: so no more than two clusters run at a time.
+    and on clusters of their own: so no more than two clusters run at a time. A third has those at
+    the session's plain brokers, which else each process would start.
 
     These groups are handed out first, and each other test to the process that is free.
     """
@@ -58,6 +59,10 @@ def _gather(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("ray"))
         elif needs & {"ray", "spark"}:
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "plain_brokers" in needs or (
+            needs & {"brokers", "anywhere"} and "plain" in item.callspec.params.values()
+        ):
+            item.add_marker(pytest.mark.xdist_group("plain"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
