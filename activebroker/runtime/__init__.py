@@ -1,11 +1,11 @@
 """The runtime: drives a node with real threads, time and sockets. Start with `runtime.py`."""
 
+from activebroker.node.executor import MakeRunner, python_runner
 from activebroker.runtime.backlog import Gap, SlowPolicy, WhenSlow
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
 from activebroker.runtime.runtime import Runtime, Succession, warm_up
 from activebroker.runtime.waiting import turn
-from activebroker.runtime.workers import MakeRunner, python_runner
 
 __all__ = [
     "EventQueue",

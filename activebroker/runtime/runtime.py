@@ -63,6 +63,7 @@ from activebroker.node.effects import (
     Transmit,
     UnloadStage,
 )
+from activebroker.node.executor import MakeRunner
 from activebroker.node.node import Node
 from activebroker.protocol.messages import CallBody, ClaimName, FailuresReported, Unsubscribe
 from activebroker.protocol.specs import Member
@@ -70,7 +71,7 @@ from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
 from activebroker.runtime.timers import Timers
-from activebroker.runtime.workers import MakeRunner, Workers
+from activebroker.runtime.workers import Workers
 from activebroker.transport import Claim, Complaints, Told, Transport
 
 log = logging.getLogger(__name__)

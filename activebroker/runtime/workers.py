@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
-from activebroker.core.errors import ActiveBrokerError
-from activebroker.events import Batch, TypeRegistry
-from activebroker.filters import Envelope, Failure, FilterRunner, Payload, Runner, RunResult, load
-from activebroker.node.effects import (
-    ChangeFilter,
-    Input,
-    RestoreStage,
-    RunStage,
-    SnapshotStage,
-    StageChanged,
-    StageLoaded,
-    StateFailed,
-    StateSnapshotted,
-    WorkDone,
-)
+from activebroker.events import TypeRegistry
+from activebroker.filters import Envelope, Payload, load
+from activebroker.node.effects import Input, WorkDone
+from activebroker.node.executor import Executor, MakeRunner, Work
 from activebroker.protocol.specs import StageSpec
 from activebroker.runtime.pool import POOL
 
-log = logging.getLogger(__name__)
-
-MakeRunner = Callable[[Payload, Envelope, str], Runner]
-Work = RunStage | RestoreStage | SnapshotStage | ChangeFilter
 Post = Callable[[Input], None]
 
 
-def python_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
-    """Runs the filter in this process."""
-    return FilterRunner(
-        payload,
-        channel=channel,
-        name=envelope.name,
-        shared=envelope.shared,
-        stop_on_error=envelope.on_error == "stop",
-        only_looks=envelope.only_looks,
-    )
-
-
 class Workers:
-    """The runners of one node's stages. `post` puts an input into the node's queue."""
+    """The filters of one node's stages. `post` puts an input into the node's queue."""
 
     def __init__(
         self, key: bytes, engines: dict[str, MakeRunner], registry: TypeRegistry, post: Post
@@ -59,8 +32,9 @@ class Workers:
 
     def load(self, spec: StageSpec) -> None:
         """Verify and unpack a payload, away from the node's thread: importing can take long."""
-        worker = self._stages[spec.id] = _Worker(spec, self._post, self._unpack)
-        worker.strand.do(lambda: self._load(spec, worker))
+        executor = Executor(spec, self._unpack, self._engines)
+        worker = self._stages[spec.id] = _Worker(executor, self._post)
+        worker.strand.do(lambda: self._post(executor.load()))
 
     def do(self, work: Work) -> None:
         """Queue a piece of work of a stage."""
@@ -69,7 +43,7 @@ class Workers:
 
     def unload(self, stage: int) -> None:
         if (worker := self._stages.pop(stage, None)) is not None:
-            worker.strand.end(worker.close)
+            worker.strand.end(worker.executor.close)
 
     def close(self) -> None:
         for stage in list(self._stages):
@@ -79,86 +53,21 @@ class Workers:
     def _unpack(self, envelope: Envelope) -> Payload:
         return load(envelope, self._key, self._registry)
 
-    def _load(self, spec: StageSpec, worker: _Worker) -> None:
-        assert spec.envelope is not None
-        try:
-            make = self._engines.get(spec.engine)
-            if make is None:
-                raise ActiveBrokerError(f"This node cannot run filters on {spec.engine!r}.")
-            payload = self._unpack(spec.envelope)
-            worker.runner = make(payload, spec.envelope, spec.channel)
-        except BaseException as error:  # noqa: BLE001 - a payload can raise anything
-            self._post(StageLoaded(spec.id, f"{type(error).__name__}: {error}"))
-        else:
-            self._post(StageLoaded(spec.id))
-
 
 class _Worker:
-    """One stage's filter and strand. `cpu_seconds`: of the filter, that were not told yet."""
+    """One stage's filter and strand. The CPU time that the filter takes is told with its work."""
 
-    def __init__(self, spec: StageSpec, post: Post, unpack: Callable[[Envelope], Payload]) -> None:
+    def __init__(self, executor: Executor, post: Post) -> None:
+        self.executor = executor
         self.strand = POOL.strand()
-        self.runner: Runner | None = None
-        self.cpu_seconds = 0.0
-        self._unpack = unpack
-        self._spec = spec
         self._post = post
-
-    def close(self) -> None:
-        if self.runner is not None:
-            self.runner.close()
+        self._cpu_seconds = 0.0  # that were not told yet
 
     def carry_out(self, work: Work) -> None:
-        if self.runner is None:
-            return  # it was refused; the node knows
-        runner, stage, begin = self.runner, self._spec.id, time.thread_time()
-        match work:
-            case RunStage(_, items, idle, end):
-                result = self._run(runner, items, idle, end)
-                used, self.cpu_seconds = self.cpu_seconds + time.thread_time() - begin, 0.0
-                self._post(WorkDone(stage, result, used))
-                return
-            case RestoreStage(_, state):
-                if (failed := self._attempt(lambda: runner.restore(state))) is not None:
-                    self._post(StateFailed(stage, tuple(failed.failures)))
-            case ChangeFilter(_, envelope):
-                self._change(runner, envelope)
-            case SnapshotStage():
-                taken: dict[str, bytes] = {}
-                if (failed := self._attempt(lambda: taken.update(runner.snapshot()))) is not None:
-                    self._post(StateFailed(stage, tuple(failed.failures)))
-                self._post(StateSnapshotted(stage, taken))
-        self.cpu_seconds += time.thread_time() - begin
-
-    def _change(self, runner: Runner, envelope: Envelope) -> None:
-        taken: dict[str, bytes] = {}
-        try:
-            runner.reconfigure(self._unpack(envelope), envelope)
-        except BaseException as error:  # noqa: BLE001 - a payload can raise anything
-            self._post(StageChanged(self._spec.id, {}, f"{type(error).__name__}: {error}"))
-            return
-        if (failed := self._attempt(lambda: taken.update(runner.snapshot()))) is not None:
-            self._post(StateFailed(self._spec.id, tuple(failed.failures)))
-        self._post(StageChanged(self._spec.id, taken))
-
-    def _run(
-        self, runner: Runner, items: Sequence[Batch | str], idle: bool, end: bool
-    ) -> RunResult:
-        result = RunResult()
-
-        def run() -> None:
-            nonlocal result
-            result = runner.idle() if idle else runner.end_all() if end else runner.run(items)
-
-        return self._attempt(run) or result
-
-    def _attempt(self, action: Callable[[], None]) -> RunResult | None:
-        """The runner itself handles what a filter raises; this is for all else that can fail."""
-        try:
-            action()
-        except BaseException as error:  # even SystemExit must not end the thread
-            log.exception("stage of channel %r failed", self._spec.channel)
-            envelope = self._spec.envelope
-            name = envelope.name if envelope is not None else ""
-            return RunResult(failures=[Failure.of(error, self._spec.channel, name)])
-        return None
+        begin = time.thread_time()
+        answers = self.executor.carry_out(work)
+        self._cpu_seconds += time.thread_time() - begin
+        for answer in answers:
+            if isinstance(answer, WorkDone):
+                answer, self._cpu_seconds = replace(answer, cpu_seconds=self._cpu_seconds), 0.0
+            self._post(answer)

@@ -156,8 +156,8 @@ def nothing_left(host: Host) -> Iterator[str]:
     left = leftovers(host.node)
     if host.world.deaths:
         left.pop("stopped", None)
-    if host.runners:
-        left["runners"] = host.runners
+    if host.executors:
+        left["executors"] = host.executors
     if timers := [key for key in host.timers if key != "tick" and not host.world.deaths]:
         left["timers"] = timers
     for what, value in left.items():

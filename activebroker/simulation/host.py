@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import structs
 
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, TypeRegistry
-from activebroker.filters import Failure, FilterRunner
+from activebroker.filters import Envelope, Failure, Payload
 from activebroker.node import effects as fx
 from activebroker.node.effects import Departed
+from activebroker.node.executor import Answer, Executor, Work, python_runner
 from activebroker.node.node import TICK, Node
 from activebroker.protocol.messages import CallBody, FailuresReported, Join
 from activebroker.protocol.specs import Member, StageSpec
@@ -128,8 +131,8 @@ class Host:
         self.intakes: dict[int, Intake] = {}
         self.reports: list[FailuresReported] = []
         self.garbles_until = 0.0  # until when it sends nonsense for events
-        self.runners: dict[int, FilterRunner] = {}
-        self._specs: dict[int, StageSpec] = {}  # of the runners
+        self.executors: dict[int, Executor] = {}
+        self._spoiled: set[int] = set()  # stages of which the next payload cannot be unpacked
         self._closed_outlets: dict[int, bool] = {}  # before their supplies were made
         self._answers: dict[int, Answered] = {}
         self._last_request = 0
@@ -260,6 +263,10 @@ class Host:
         world.note("fault", self.name, f"cannot carry out {kind}")
         if isinstance(effect, fx.Deliver) and (intake := self.intakes.pop(effect.port, None)):
             intake.ended, intake.error = True, ActiveBrokerError(edge.UNDELIVERED)
+        if isinstance(effect, fx.ChangeFilter) and effect.stage % 2:
+            self._spoiled.add(effect.stage)  # half of them fail where the filter is
+            self._carry_out(effect)
+            return
         for input in told:
             self.post(input)
 
@@ -384,11 +391,11 @@ class Host:
 
     # --- filters ------------------------------------------------------------------------------
 
-    def _work(self, stage: int, action: Callable[[], fx.Input | None]) -> None:
+    def _work(self, stage: int, action: Callable[[], Sequence[fx.Input]]) -> None:
         """Carry out in order, after some time, as a stage's thread does."""
 
         def carry_out(_: object) -> None:
-            if self.alive and (answer := action()) is not None:
+            for answer in action() if self.alive else ():
                 self.give(answer)
 
         now = self.world.env.now
@@ -397,93 +404,73 @@ class Host:
         self.world.soon(due - now, carry_out)
 
     def _load_stage(self, effect: fx.LoadStage) -> None:
-        self._work(effect.stage.id, lambda: self._load(effect.stage))
+        unpack = partial(self._unpack, effect.stage)
+        executor = Executor(effect.stage, unpack, {"python": python_runner})
 
-    def _load(self, spec: StageSpec) -> fx.Input:
-        unloadable = not self.world.unloadable.isdisjoint({spec.channel, (spec.channel, self.name)})
-        if unloadable or self.name in self.world.refusing:
-            return fx.StageLoaded(spec.id, "ModuleNotFoundError: planted")
-        assert spec.envelope is not None
-        envelope = spec.envelope
-        payload = payload_of(envelope)
-        self.registry.register(payload.input)
-        self.registry.register(payload.output)
-        self._specs[spec.id] = spec
-        self.runners[spec.id] = FilterRunner(
-            payload,
-            channel=spec.channel,
-            name=envelope.name,
-            shared=envelope.shared,
-            stop_on_error=envelope.on_error == "stop",
-            only_looks=envelope.only_looks,
-        )
-        return fx.StageLoaded(spec.id)
+        def load() -> list[fx.Input]:
+            self.executors[effect.stage.id] = executor
+            return [executor.load()]
+
+        self._work(effect.stage.id, load)
 
     def _unload_stage(self, effect: fx.UnloadStage) -> None:
-        def unload() -> None:
-            self.runners.pop(effect.stage, None)
-            self._specs.pop(effect.stage, None)
+        def unload() -> list[fx.Input]:
+            self.executors.pop(effect.stage, None)
+            return []
 
         self._work(effect.stage, unload)
 
-    def _run_stage(self, effect: fx.RunStage) -> None:
-        def run() -> fx.Input | None:
-            if (runner := self.runners.get(effect.stage)) is None:
+    def _carry_out(self, work: Work) -> None:
+        def carry_out() -> list[fx.Input]:
+            executor = self.executors.get(work.stage)
+            if executor is None and isinstance(work, fx.RunStage):
                 # Nobody would ever answer, and the stage would wait for good.
                 self.world.violated("worker", f"{self.name} runs a stage that has no filter")
-                return None
-            if effect.idle:
-                result = runner.idle()
-            elif effect.end:
-                result = runner.end_all()
-            else:
-                result = runner.run(effect.items)
-            if any(failure.error.endswith(KILLS) for failure in result.failures):
+            if executor is None:
+                return []
+            answers = executor.carry_out(work)
+            failures = [failure for answer in answers for failure in _failures(answer)]
+            if any(failure.error.endswith(KILLS) for failure in failures):
                 self.world.counts["hosts killed by filters"] += 1
-                self.world.killed_by_filter(self, self._specs[effect.stage].channel)
-                return None
-            # It names files: a run would depend on where they lie, by the sizes of frames.
-            result.failures = [structs.replace(each, traceback="") for each in result.failures]
-            return fx.WorkDone(effect.stage, result)
+                self.world.killed_by_filter(self, executor.spec.channel)
+                return []
+            return list(map(_placeless, answers))
 
-        self._work(effect.stage, run)
+        self._work(work.stage, carry_out)
 
-    def _snapshot_stage(self, effect: fx.SnapshotStage) -> None:
-        def snapshot() -> fx.Input | None:
-            if (runner := self.runners.get(effect.stage)) is None:
-                return None
-            state: dict[str, bytes] = {}
-            self._attempt(effect.stage, lambda: state.update(runner.snapshot()))
-            return fx.StateSnapshotted(effect.stage, state)
+    def _unpack(self, spec: StageSpec, envelope: Envelope) -> Payload:
+        if spec.id in self._spoiled:
+            self._spoiled.remove(spec.id)
+            raise edge.Planted("planted")
+        unloadable = not self.world.unloadable.isdisjoint({spec.channel, (spec.channel, self.name)})
+        if unloadable or self.name in self.world.refusing:
+            raise ModuleNotFoundError("planted")
+        payload = payload_of(envelope)
+        self.registry.register(payload.input)
+        self.registry.register(payload.output)
+        return payload
 
-        self._work(effect.stage, snapshot)
 
-    def _restore_stage(self, effect: fx.RestoreStage) -> None:
-        def restore() -> None:
-            if (runner := self.runners.get(effect.stage)) is not None:
-                self._attempt(effect.stage, lambda: runner.restore(effect.state))
+def _failures(answer: Answer) -> Sequence[Failure]:
+    match answer:
+        case fx.WorkDone(_, result):
+            return result.failures
+        case fx.StateFailed(_, failures):
+            return failures
+    return ()
 
-        self._work(effect.stage, restore)
 
-    def _change_filter(self, effect: fx.ChangeFilter) -> None:
-        def change() -> fx.Input | None:
-            if (runner := self.runners.get(effect.stage)) is None:
-                return None
-            runner.reconfigure(payload_of(effect.envelope), effect.envelope)
-            state: dict[str, bytes] = {}
-            self._attempt(effect.stage, lambda: state.update(runner.snapshot()))
-            return fx.StageChanged(effect.stage, state)
-
-        self._work(effect.stage, change)
-
-    def _attempt(self, stage_id: int, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception as error:  # noqa: BLE001 - a filter can raise anything
-            spec = self._specs[stage_id]
-            assert spec.envelope is not None
-            failure = Failure(spec.channel, spec.envelope.name, "", -1, str(error), "")
-            self.give(fx.StateFailed(stage_id, (failure,)))
+def _placeless(answer: Answer) -> Answer:
+    """A traceback names files: a run would depend on where they lie, by the sizes of frames."""
+    failures = [structs.replace(each, traceback="") for each in _failures(answer)]
+    match answer:
+        case fx.WorkDone(_, result):
+            return dataclasses.replace(
+                answer, result=dataclasses.replace(result, failures=failures)
+            )
+        case fx.StateFailed():
+            return dataclasses.replace(answer, failures=tuple(failures))
+    return answer
 
 
 _PERFORM: dict[type, Callable[[Host, Any], None]] = {
@@ -494,10 +481,10 @@ _PERFORM: dict[type, Callable[[Host, Any], None]] = {
     fx.OutletClosed: Host._outlet_closed,
     fx.ResumeOutlet: Host._resume_outlet,
     fx.LoadStage: Host._load_stage,
-    fx.RunStage: Host._run_stage,
-    fx.SnapshotStage: Host._snapshot_stage,
-    fx.RestoreStage: Host._restore_stage,
-    fx.ChangeFilter: Host._change_filter,
+    fx.RunStage: Host._carry_out,
+    fx.SnapshotStage: Host._carry_out,
+    fx.RestoreStage: Host._carry_out,
+    fx.ChangeFilter: Host._carry_out,
     fx.UnloadStage: Host._unload_stage,
     fx.Reply: Host._reply,
     fx.SetTimer: Host._set_timer,

@@ -48,7 +48,7 @@ def test_it_does_not_go_on_elsewhere_when_its_broker_dies() -> None:
     scene.unsubscribe(sink)
     scene.net.kill("atlanta")
     scene.net.run_for(FOUND_LOST)
-    assert not scene.host("dallas").runners
+    assert not scene.host("dallas").executors
     with pytest.raises(Closed, match=r"ran the filter of channel 'x\.Count', is gone"):
         scene.subscribe("west", channel)
     scene.finish()

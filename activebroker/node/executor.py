@@ -1,0 +1,117 @@
+"""What runs a stage's filter: a piece of work in, the inputs that answer it out.
+
+It has no thread and no clock: the runtime calls it in a strand of its pool, the simulation when the
+time of a piece of work is over. User code can raise anything, and nothing of that gets out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from activebroker.core.errors import ActiveBrokerError
+from activebroker.filters import Envelope, Failure, FilterRunner, Payload, Runner, RunResult
+from activebroker.node.effects import (
+    ChangeFilter,
+    RestoreStage,
+    RunStage,
+    SnapshotStage,
+    StageChanged,
+    StageLoaded,
+    StateFailed,
+    StateSnapshotted,
+    WorkDone,
+)
+from activebroker.protocol.specs import StageSpec
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MakeRunner = Callable[[Payload, Envelope, str], Runner]
+Unpack = Callable[[Envelope], Payload]
+Work = RunStage | RestoreStage | SnapshotStage | ChangeFilter
+Answer = StageLoaded | WorkDone | StateFailed | StateSnapshotted | StageChanged
+
+
+def python_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
+    """Runs the filter in this process."""
+    return FilterRunner(
+        payload,
+        channel=channel,
+        name=envelope.name,
+        shared=envelope.shared,
+        stop_on_error=envelope.on_error == "stop",
+        only_looks=envelope.only_looks,
+    )
+
+
+class Executor:
+    """One stage's filter. `unpack` makes a payload of an envelope, an engine a runner of that."""
+
+    def __init__(self, spec: StageSpec, unpack: Unpack, engines: Mapping[str, MakeRunner]) -> None:
+        self.spec = spec
+        self._unpack = unpack
+        self._engines = engines
+        self._runner: Runner | None = None
+
+    def load(self) -> StageLoaded:
+        envelope = self.spec.envelope
+        assert envelope is not None  # a relay has nothing to load
+        try:
+            make = self._engines.get(self.spec.engine)
+            if make is None:
+                raise ActiveBrokerError(f"This node cannot run filters on {self.spec.engine!r}.")
+            self._runner = make(self._unpack(envelope), envelope, self.spec.channel)
+        except BaseException as error:  # noqa: BLE001 - a payload can raise anything
+            return StageLoaded(self.spec.id, _text(error))
+        return StageLoaded(self.spec.id)
+
+    def carry_out(self, work: Work) -> list[Answer]:
+        """Nothing where the filter was refused: the node knows."""
+        runner, stage = self._runner, self.spec.id
+        if runner is None:
+            return []
+        match work:
+            case RunStage(_, items, idle, end):
+                if idle:
+                    result, failed = self._attempt(runner.idle)
+                elif end:
+                    result, failed = self._attempt(runner.end_all)
+                else:
+                    result, failed = self._attempt(lambda: runner.run(items))
+                return [WorkDone(stage, result or RunResult(failures=failed))]
+            case RestoreStage(_, state):
+                _, failed = self._attempt(lambda: runner.restore(state))
+                return self._state_failed(failed)
+            case SnapshotStage():
+                taken, failed = self._attempt(runner.snapshot)
+                return [*self._state_failed(failed), StateSnapshotted(stage, taken or {})]
+            case ChangeFilter(_, envelope):
+                try:
+                    runner.reconfigure(self._unpack(envelope), envelope)
+                except BaseException as error:  # noqa: BLE001 - a payload can raise anything
+                    return [StageChanged(stage, {}, _text(error))]
+                taken, failed = self._attempt(runner.snapshot)
+                return [*self._state_failed(failed), StageChanged(stage, taken or {})]
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+
+    def _attempt(self, action: Callable[[], T]) -> tuple[T | None, list[Failure]]:
+        """The runner itself handles what a filter raises; this is for all else that can fail."""
+        try:
+            return action(), []
+        except BaseException as error:  # even SystemExit must not end the thread
+            log.exception("stage of channel %r failed", self.spec.channel)
+            envelope = self.spec.envelope
+            name = envelope.name if envelope is not None else ""
+            return None, [Failure.of(error, self.spec.channel, name)]
+
+    def _state_failed(self, failed: list[Failure]) -> list[Answer]:
+        return [StateFailed(self.spec.id, tuple(failed))] if failed else []
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
