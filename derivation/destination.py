@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from derivation.machine import Machine, Table, Transition
 from derivation.protocol import (
+    Cancel,
     Effect,
     FlowId,
     HandOver,
     MergeBuffer,
     Party,
+    PartyLost,
     Plan,
     Prepared,
     Refused,
@@ -59,23 +61,6 @@ class MarkReceived:
     flow: FlowId
 
 
-@dataclass(frozen=True, slots=True)
-class HandOverReceived:
-    hand_over: HandOver
-
-
-@dataclass(frozen=True, slots=True)
-class PartyLost:
-    """A node is gone: what it has not sent will not come."""
-
-    party: Party
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    pass
-
-
 class Destination(Machine):
     """One derivation at one of its destinations, `here`."""
 
@@ -85,7 +70,7 @@ class Destination(Machine):
         super().__init__(DestinationState.LOADING)
         self.plan = plan
         self.here = here
-        self._hand_overs: dict[Party, HandOver | None] = dict.fromkeys(plan.origins)
+        self._hand_overs: dict[Party, HandOver[Any] | None] = dict.fromkeys(plan.origins)
         self._marks = {swap.new: swap.source for swap in plan.swaps if swap.destination == here}
 
     @property
@@ -105,8 +90,8 @@ class Destination(Machine):
         refused = Refused(self.plan.derivation, self.here, input.reason)
         return [Send(self.plan.initiator, refused), RemoveFilter()]
 
-    def _hand_over(self, input: HandOverReceived, _: float) -> list[Effect]:
-        self._hand_overs[input.hand_over.origin] = input.hand_over
+    def _hand_over(self, input: HandOver[Any], _: float) -> list[Effect]:
+        self._hand_overs[input.origin] = input
         return self._start_when_complete()
 
     def _mark(self, input: MarkReceived, _: float) -> list[Effect]:
@@ -127,11 +112,12 @@ class Destination(Machine):
         effects: list[Effect] = []
         if state := {key: value for each in got for key, value in each.state.items()}:
             effects.append(RestoreState(state))
-        effects += [
-            MergeBuffer(each.buffer, each.ended, each.lost, each.inputs, each.outputs, each.ties)
-            for each in got
+        return [
+            *effects,
+            *map(MergeBuffer, got),
+            StartFilter(),
+            *self._report_when_complete(),
         ]
-        return [*effects, StartFilter(), *self._report_when_complete()]
 
     def _report_when_complete(self) -> list[Effect]:
         if self._marks:
@@ -152,7 +138,7 @@ class Destination(Machine):
             return [Send(self.plan.initiator, Refused(self.plan.derivation, self.here, reason))]
         return self._start_when_complete()
 
-    def _cancel(self, _: Cancelled, __: float) -> list[Effect]:
+    def _cancel(self, _: Cancel, __: float) -> list[Effect]:
         self.state = DestinationState.CANCELLED
         return [RemoveFilter()]
 
@@ -171,16 +157,14 @@ class Destination(Machine):
             _load_failed, (DestinationState.CANCELLED,), (Refused, RemoveFilter)
         ),
         (DestinationState.LOADING, MarkReceived): Transition(_mark, (DestinationState.LOADING,)),
-        (DestinationState.LOADING, HandOverReceived): Transition(
-            _hand_over, (DestinationState.LOADING,)
-        ),
+        (DestinationState.LOADING, HandOver): Transition(_hand_over, (DestinationState.LOADING,)),
         (DestinationState.LOADING, PartyLost): Transition(
             _lost, (DestinationState.LOADING,), (Refused,)
         ),
-        (DestinationState.LOADING, Cancelled): Transition(
+        (DestinationState.LOADING, Cancel): Transition(
             _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)
         ),
-        (DestinationState.PREPARED, HandOverReceived): Transition(
+        (DestinationState.PREPARED, HandOver): Transition(
             _hand_over,
             (DestinationState.PREPARED, DestinationState.RUNNING, DestinationState.COMPLETED),
             _start,
@@ -193,7 +177,7 @@ class Destination(Machine):
             (DestinationState.PREPARED, DestinationState.COMPLETED),
             (Refused, StartFilter, Started),
         ),
-        (DestinationState.PREPARED, Cancelled): Transition(
+        (DestinationState.PREPARED, Cancel): Transition(
             _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)
         ),
         (DestinationState.RUNNING, MarkReceived): Transition(
@@ -202,17 +186,17 @@ class Destination(Machine):
         (DestinationState.RUNNING, PartyLost): Transition(
             _lost, (DestinationState.RUNNING, DestinationState.COMPLETED), (Started,)
         ),
-        (DestinationState.RUNNING, Cancelled): Transition(
+        (DestinationState.RUNNING, Cancel): Transition(
             _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)
         ),
         (DestinationState.CANCELLED, Loaded): None,
         (DestinationState.CANCELLED, LoadFailed): None,
-        (DestinationState.CANCELLED, Cancelled): None,
+        (DestinationState.CANCELLED, Cancel): None,
         (DestinationState.CANCELLED, MarkReceived): None,
         (DestinationState.CANCELLED, PartyLost): None,
         (DestinationState.COMPLETED, MarkReceived): None,
         (DestinationState.COMPLETED, PartyLost): None,
-        (DestinationState.COMPLETED, Cancelled): Transition(
+        (DestinationState.COMPLETED, Cancel): Transition(
             _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)
         ),
     }

@@ -17,15 +17,20 @@ from derivation.protocol import (
     Cancel,
     CancelDeadline,
     Effect,
+    End,
     Finish,
     Outcome,
     Party,
+    PartyLost,
     Plan,
     Prepare,
+    Prepared,
     Proceed,
+    Refused,
     RequestSwap,
     Send,
     SetDeadline,
+    Started,
 )
 
 
@@ -44,27 +49,6 @@ ENDED = (InitiatorState.COMPLETED, InitiatorState.FAILED, InitiatorState.ROLLED_
 @dataclass(frozen=True, slots=True)
 class Begun:
     pass
-
-
-@dataclass(frozen=True, slots=True)
-class PartyPrepared:
-    party: Party
-
-
-@dataclass(frozen=True, slots=True)
-class PartyRefused:
-    party: Party
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartyStarted:
-    party: Party
-
-
-@dataclass(frozen=True, slots=True)
-class PartyLost:
-    party: Party
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +90,7 @@ class Initiator(Machine):
             SetDeadline(now + self.patience),
         ]
 
-    def _prepared(self, input: PartyPrepared, now: float) -> list[Effect]:
+    def _prepared(self, input: Prepared, now: float) -> list[Effect]:
         self._waiting.pop(input.party, None)
         if self._waiting:
             return []
@@ -121,11 +105,9 @@ class Initiator(Machine):
             SetDeadline(now + self.patience),
         ]
 
-    def _roll_back(
-        self, input: PartyRefused | PartyLost | DeadlinePassed, _: float
-    ) -> list[Effect]:
+    def _roll_back(self, input: Refused | PartyLost | DeadlinePassed, _: float) -> list[Effect]:
         match input:
-            case PartyRefused(party, why):
+            case Refused(_, party, why):
                 reason = f"{party!r} refused: {why}"
             case PartyLost(party):
                 reason = f"{party!r} was lost"
@@ -139,26 +121,27 @@ class Initiator(Machine):
             Finish(Outcome.ROLLED_BACK, reason),
         ]
 
-    def _started(self, input: PartyStarted, _: float) -> list[Effect]:
+    def _started(self, input: Started, _: float) -> list[Effect]:
         self._waiting.pop(input.party, None)
         if self._waiting:
             return []
-        self.state = InitiatorState.COMPLETED
-        return [CancelDeadline(), Finish(Outcome.COMPLETED)]
+        return self._end(Outcome.COMPLETED)
 
-    def _fail(self, input: PartyRefused, _: float) -> list[Effect]:
-        self.state = InitiatorState.FAILED
-        return [CancelDeadline(), Finish(Outcome.FAILED, f"at {input.party!r}: {input.reason}")]
+    def _fail(self, input: Refused, _: float) -> list[Effect]:
+        return self._end(Outcome.FAILED, f"at {input.party!r}: {input.reason}")
 
     def _lost(self, input: PartyLost, _: float) -> list[Effect]:
         if input.party not in self._waiting:
             return []  # the destinations know what to do without it
-        self.state = InitiatorState.FAILED
-        return [CancelDeadline(), Finish(Outcome.FAILED, f"{input.party!r} was lost")]
+        return self._end(Outcome.FAILED, f"{input.party!r} was lost")
 
     def _give_up(self, input: GivenUp, _: float) -> list[Effect]:
-        self.state = InitiatorState.FAILED
-        return [CancelDeadline(), Finish(Outcome.FAILED, input.reason)]
+        return self._end(Outcome.FAILED, input.reason)
+
+    def _end(self, outcome: Outcome, reason: str = "") -> list[Effect]:
+        self.state = InitiatorState[outcome.name]
+        told = (Send(party, End(self.plan.derivation)) for party in self.plan.involved)
+        return [CancelDeadline(), *told, Finish(outcome, reason)]
 
     def _overdue(self, _: DeadlinePassed, __: float) -> list[Effect]:
         waiting = ", ".join(map(repr, self._waiting))
@@ -169,16 +152,17 @@ class Initiator(Machine):
         assert self.state is not InitiatorState.COMPLETED or not self._waiting
         assert ended or self.state is InitiatorState.IDLE or self._waiting
 
+    _ended = (CancelDeadline, End, Finish)
     table: ClassVar[Table] = {
         (InitiatorState.IDLE, Begun): Transition(
             _begin, (InitiatorState.PREPARING,), (Prepare, SetDeadline)
         ),
-        (InitiatorState.PREPARING, PartyPrepared): Transition(
+        (InitiatorState.PREPARING, Prepared): Transition(
             _prepared,
             (InitiatorState.PREPARING, InitiatorState.SWAPPING),
             (Proceed, RequestSwap, SetDeadline),
         ),
-        (InitiatorState.PREPARING, PartyRefused): Transition(
+        (InitiatorState.PREPARING, Refused): Transition(
             _roll_back, (InitiatorState.ROLLED_BACK,), (Cancel, CancelDeadline, Finish)
         ),
         (InitiatorState.PREPARING, PartyLost): Transition(
@@ -187,25 +171,21 @@ class Initiator(Machine):
         (InitiatorState.PREPARING, DeadlinePassed): Transition(
             _roll_back, (InitiatorState.ROLLED_BACK,), (Cancel, CancelDeadline, Finish)
         ),
-        (InitiatorState.SWAPPING, PartyPrepared): None,
-        (InitiatorState.SWAPPING, PartyStarted): Transition(
-            _started, (InitiatorState.SWAPPING, InitiatorState.COMPLETED), (CancelDeadline, Finish)
+        (InitiatorState.SWAPPING, Prepared): None,
+        (InitiatorState.SWAPPING, Started): Transition(
+            _started, (InitiatorState.SWAPPING, InitiatorState.COMPLETED), _ended
         ),
-        (InitiatorState.SWAPPING, PartyRefused): Transition(
-            _fail, (InitiatorState.FAILED,), (CancelDeadline, Finish)
-        ),
+        (InitiatorState.SWAPPING, Refused): Transition(_fail, (InitiatorState.FAILED,), _ended),
         (InitiatorState.SWAPPING, PartyLost): Transition(
-            _lost, (InitiatorState.SWAPPING, InitiatorState.FAILED), (CancelDeadline, Finish)
+            _lost, (InitiatorState.SWAPPING, InitiatorState.FAILED), _ended
         ),
-        (InitiatorState.SWAPPING, GivenUp): Transition(
-            _give_up, (InitiatorState.FAILED,), (CancelDeadline, Finish)
-        ),
+        (InitiatorState.SWAPPING, GivenUp): Transition(_give_up, (InitiatorState.FAILED,), _ended),
         (InitiatorState.SWAPPING, DeadlinePassed): Transition(
             _overdue, (InitiatorState.SWAPPING,), (Finish,)
         ),
         **{
             (state, late): None
             for state in ENDED
-            for late in (PartyPrepared, PartyRefused, PartyStarted, PartyLost, DeadlinePassed)
+            for late in (Prepared, Refused, Started, PartyLost, DeadlinePassed)
         },
     }

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from derivation.machine import Machine, Table, Transition
 from derivation.protocol import (
+    Cancel,
     CaptureState,
     Effect,
     EndFlow,
@@ -25,10 +26,13 @@ from derivation.protocol import (
     Party,
     Plan,
     Positions,
+    Prepare,
     Prepared,
+    Proceed,
     RemoveFilter,
     SaveFilter,
     Send,
+    Ties,
 )
 
 
@@ -42,18 +46,8 @@ class OriginState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class PrepareReceived:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
 class FilterSaved:
     """The filter can go on elsewhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProceedReceived:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +70,7 @@ class StateCaptured:
     error: str | None = None
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
-    ties: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    pass
+    ties: Ties = field(default_factory=Ties)
 
 
 class Origin(Machine):
@@ -122,7 +111,7 @@ class Origin(Machine):
             else (self.plan.initiator,)
         )
 
-    def _prepare(self, _: PrepareReceived, now: float) -> list[Effect]:
+    def _prepare(self, _: Prepare, now: float) -> list[Effect]:
         if not self.plan.saves:
             return self._prepared()
         self.state = OriginState.SAVING
@@ -135,7 +124,7 @@ class Origin(Machine):
         self.state = OriginState.AWAITING_ACKS
         return [Send(self.plan.initiator, Prepared(self.plan.derivation, self.here))]
 
-    def _go(self, _: ProceedReceived, now: float) -> list[Effect]:
+    def _go(self, _: Proceed, now: float) -> list[Effect]:
         self._proceed = True
         return self._capture_when_acked()
 
@@ -162,7 +151,7 @@ class Origin(Machine):
         ]
         return [*effects, RemoveFilter()]
 
-    def _share(self, destination: Party, captured: StateCaptured) -> HandOver:
+    def _share(self, destination: Party, captured: StateCaptured) -> HandOver[Any]:
         """What one destination gets: all that concerns the suppliers that go there."""
         plan = self.plan
         place = dict(plan.suppliers)
@@ -189,7 +178,7 @@ class Origin(Machine):
             ties=captured.ties,
         )
 
-    def _cancel(self, _: Cancelled, __: float) -> list[Effect]:
+    def _cancel(self, _: Cancel, __: float) -> list[Effect]:
         self.state = OriginState.CANCELLED
         return [ForgetSaved()] if self.plan.saves else []
 
@@ -198,23 +187,21 @@ class Origin(Machine):
         assert not (acked and self._awaited)
 
     table: ClassVar[Table] = {
-        (OriginState.RUNNING, PrepareReceived): Transition(
+        (OriginState.RUNNING, Prepare): Transition(
             _prepare, (OriginState.AWAITING_ACKS, OriginState.SAVING), (Prepared, SaveFilter)
         ),
         (OriginState.SAVING, FilterSaved): Transition(
             _saved, (OriginState.AWAITING_ACKS,), (Prepared,)
         ),
         (OriginState.SAVING, AckReceived): Transition(_ack, (OriginState.SAVING,)),
-        (OriginState.SAVING, Cancelled): Transition(
-            _cancel, (OriginState.CANCELLED,), (ForgetSaved,)
-        ),
-        (OriginState.AWAITING_ACKS, ProceedReceived): Transition(
+        (OriginState.SAVING, Cancel): Transition(_cancel, (OriginState.CANCELLED,), (ForgetSaved,)),
+        (OriginState.AWAITING_ACKS, Proceed): Transition(
             _go, (OriginState.AWAITING_ACKS, OriginState.CAPTURING), (CaptureState,)
         ),
         (OriginState.AWAITING_ACKS, AckReceived): Transition(
             _ack, (OriginState.AWAITING_ACKS, OriginState.CAPTURING), (CaptureState,)
         ),
-        (OriginState.AWAITING_ACKS, Cancelled): Transition(
+        (OriginState.AWAITING_ACKS, Cancel): Transition(
             _cancel, (OriginState.CANCELLED,), (ForgetSaved,)
         ),
         (OriginState.CAPTURING, StateCaptured): Transition(

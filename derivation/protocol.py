@@ -16,19 +16,28 @@ have ended there.
         |                          |== Mark (in band) =======================>|
         |                          |                   |---- HandOver ------->|
         |<------ Started ---------------------------------------------------- |
+        |------- End ------------> | ----------------> | -------------------> |
 
 Messages in band travel inside the flow, behind its last event and before its first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
 
 Party = str  # the name of a node
 FlowId = int
-Positions = dict[str, tuple[int, int]]  # by supplier: a stream, and how far it has come
+Item = TypeVar("Item")  # of a buffer: one of a supplier's events, of which a machine knows nothing
+Count = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # numpy can go on from there
+# How far a supplier's stream has come on a channel: (stream, count). The count goes up by one with
+# each event and with the end. The stream of a supplier is its outlet's id, so that a later supplier
+# of the same name is always further on; what a filter makes is counted in the stream it is made of.
+Position = tuple[Count, Count]
+Positions = dict[str, Position]  # by supplier
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +92,24 @@ class Plan:
 # --- what parties tell each other -------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Prepare:
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
+    """Base of all that goes over the wire; the tag there is the class name."""
+
+
+class Prepare(Message, frozen=True):
     """Initiator to origins and destinations: load what you need, change nothing yet."""
 
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Message, frozen=True):
+    """To the initiator: `party` can take its part."""
+
     derivation: int
     party: Party
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Message, frozen=True):
     """To the initiator: `party` cannot take its part."""
 
     derivation: int
@@ -105,30 +117,40 @@ class Refused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Message, frozen=True):
     """Initiator to origins and destinations: forget the derivation; nothing was swapped."""
 
     derivation: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSwap:
+class RequestSwap(Message, frozen=True):
     """Initiator to a source: phase one."""
 
     derivation: int
     swap: Swap
 
 
-@dataclass(frozen=True, slots=True)
-class Proceed:
+class Proceed(Message, frozen=True):
     """Initiator to an origin: all are prepared, hand over when the ACKs are in."""
 
     derivation: int
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class Ties(msgspec.Struct, frozen=True, array_like=True):
+    """What binds a filter to those around it; a machine only passes it on.
+
+    `outlets` (outlet -> node, taker): it has taken their flows to the end, up to `came`, and they
+    keep events for it until they hear that these are settled. `have`: how far takers have already
+    what it makes, where it is making that again. `since`: where suppliers' streams began for it.
+    """
+
+    outlets: dict[int, tuple[Party, str]] = {}
+    came: Positions = {}
+    have: dict[str, Positions] = {}
+    since: Positions = {}
+
+
+class HandOver(Message, Generic[Item], frozen=True):
     """Origin to destination: phase two, the actual request.
 
     `state` is the filter's state by supplier and `buffer` the events that reached the origin
@@ -136,25 +158,38 @@ class HandOver:
     `ended` are the origin's flows that its successor's flows follow; `lost` are those whose source
     was lost before the ACK, so that what follows them follows a gap. `error`: the filter was
     stopped before it could be handed over, and why. `inputs` and `outputs`: how far the filter has
-    come, by supplier, with what it took and with what it made. `ties`: what binds it to those
-    around it, of which a machine knows nothing.
+    come, by supplier, with what it took and with what it made.
     """
 
     derivation: int
     origin: Party
     state: dict[str, bytes]
-    buffer: tuple[Any, ...]
+    buffer: tuple[Item, ...]
     ended: tuple[FlowId, ...]
     error: str | None = None
     lost: tuple[FlowId, ...] = ()
-    inputs: Positions = field(default_factory=dict)
-    outputs: Positions = field(default_factory=dict)
-    ties: Any = None
+    inputs: Positions = {}
+    outputs: Positions = {}
+    ties: Ties = Ties()
+
+
+class Started(Message, frozen=True):
+    """To the initiator: the filter runs at `party`, and all that feeds it goes there."""
+
+    derivation: int
+    party: Party
+
+
+class End(Message, frozen=True):
+    """Initiator to all parties: it has come to its end, forget it."""
+
+    derivation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    derivation: int
+class PartyLost:
+    """Told by nobody: a node is gone, and what it has not sent will not come."""
+
     party: Party
 
 
@@ -166,7 +201,7 @@ class Send:
     """Send `message` to another party (or to oneself)."""
 
     to: Party
-    message: Any
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +242,7 @@ class RestoreState:
 class MergeBuffer:
     """Put the handed-over events before all that the new flows brought; drop what follows a gap."""
 
-    buffer: tuple[Any, ...]
-    ended: tuple[FlowId, ...]
-    lost: tuple[FlowId, ...] = ()
-    inputs: Positions = field(default_factory=dict)
-    outputs: Positions = field(default_factory=dict)
-    ties: Any = None
+    hand_over: HandOver[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,16 @@ the old place, ahead of the ACK; what comes after goes to the destination, behin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
 from derivation.machine import Machine, Table, Transition
-from derivation.protocol import Effect, EndFlow, OpenFlow, Swap
+from derivation.protocol import Effect, EndFlow, OpenFlow, RequestSwap
 
 
 class SourceState(Enum):
     ATTACHED = auto()
     SWAPPED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class SwapRequested:
-    swap: Swap
 
 
 class Source(Machine):
@@ -32,14 +26,14 @@ class Source(Machine):
     def __init__(self) -> None:
         super().__init__(SourceState.ATTACHED)
 
-    def _swap(self, input: SwapRequested, _: float) -> list[Effect]:
+    def _swap(self, input: RequestSwap, _: float) -> list[Effect]:
         self.state = SourceState.SWAPPED
         swap = input.swap
         return [*map(EndFlow, swap.old), OpenFlow(swap.new)]
 
     table: ClassVar[Table] = {
-        (SourceState.ATTACHED, SwapRequested): Transition(
+        (SourceState.ATTACHED, RequestSwap): Transition(
             _swap, (SourceState.SWAPPED,), (EndFlow, OpenFlow)
         ),
-        (SourceState.SWAPPED, SwapRequested): None,
+        (SourceState.SWAPPED, RequestSwap): None,
     }

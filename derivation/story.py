@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ def describe(value: Any) -> str:
         return f"{describe(value.message)} to {value.to!r}"
     if isinstance(value, Plan):
         return f"Plan of {value.channel!r}"
-    named = ((field.name, _short(getattr(value, field.name))) for field in fields(value))
+    named = ((name, _short(getattr(value, name))) for name in type(value).__match_args__)
     told = [f"{name}={text}" for name, text in named if text]
     return f"{type(value).__name__}({', '.join(told)})" if told else type(value).__name__
 

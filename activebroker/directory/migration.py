@@ -11,20 +11,32 @@ from activebroker.directory.parts import Channel, Flow, Outlet, Port, Relay, Sta
 from activebroker.matching import union
 from activebroker.protocol.messages import (
     Body,
-    EndMove,
     Move,
-    MovePrepared,
-    MoveRefused,
-    MoveStarted,
     Offload,
     PrepareMove,
-    ProceedMove,
     SwapFlows,
 )
 from activebroker.protocol.specs import FlowSpec, StageSpec
-from derivation import initiator, protocol
+from derivation import initiator
 from derivation.initiator import Initiator
-from derivation.protocol import Finish, Outcome, Output, Plan, Swap
+from derivation.protocol import (
+    Cancel,
+    CancelDeadline,
+    End,
+    Finish,
+    Output,
+    PartyLost,
+    Plan,
+    Prepare,
+    Prepared,
+    Proceed,
+    Refused,
+    RequestSwap,
+    Send,
+    SetDeadline,
+    Started,
+    Swap,
+)
 
 
 @dataclass(slots=True)
@@ -72,14 +84,8 @@ class Migration:
         self._finished, self._now = finished, now
         self._handle(initiator.Begun())
 
-    def receive(self, body: MovePrepared | MoveRefused | MoveStarted) -> None:
-        match body:
-            case MovePrepared(_, party):
-                self._handle(initiator.PartyPrepared(party))
-            case MoveRefused(_, party, reason):
-                self._handle(initiator.PartyRefused(party, reason))
-            case MoveStarted(_, party):
-                self._handle(initiator.PartyStarted(party))
+    def receive(self, message: Prepared | Refused | Started) -> None:
+        self._handle(message)
 
     def deadline_passed(self) -> None:
         self._handle(initiator.DeadlinePassed())
@@ -90,41 +96,27 @@ class Migration:
 
     def lost(self, node: str) -> None:
         if node in self.plan.involved:
-            self._handle(initiator.PartyLost(node))
+            self._handle(PartyLost(node))
 
     def _handle(self, input: object) -> None:
-        finish: Finish | None = None
+        derivation = self.plan.derivation
         for effect in self.machine.handle(input, self._now()):
             match effect:
-                case protocol.Send(to, protocol.Prepare(plan)):
-                    self._tell(
-                        to,
-                        PrepareMove(
-                            plan,
-                            self.old_stages.get(to),
-                            self.stages.get(to),
-                            tuple(self.outputs.get(to, ())),
-                        ),
-                    )
-                case protocol.Send(to, protocol.RequestSwap(derivation, swap)):
+                case Send(to, Prepare() as message):
+                    stage, outputs = self.stages.get(to), tuple(self.outputs.get(to, ()))
+                    self._tell(to, PrepareMove(message, self.old_stages.get(to), stage, outputs))
+                case Send(to, RequestSwap() as message):
                     for outlet, spec in self.sources:
-                        if spec.id == swap.new:
-                            self._tell(to, SwapFlows(derivation, outlet.id, swap, spec))
-                case protocol.Send(to, protocol.Proceed(derivation)):
-                    self._tell(to, ProceedMove(derivation))
-                case protocol.Send(to, protocol.Cancel(derivation)):
-                    self._tell(to, EndMove(derivation, cancelled=True))
-                case protocol.SetDeadline(at):
-                    self._set_deadline(self.plan.derivation, at)
-                case protocol.CancelDeadline():
-                    self._set_deadline(self.plan.derivation, None)
+                        if spec.id == message.swap.new:
+                            self._tell(to, SwapFlows(message, outlet.id, spec))
+                case Send(to, Proceed() | Cancel() | End() as message):
+                    self._tell(to, message)
+                case SetDeadline(at):
+                    self._set_deadline(derivation, at)
+                case CancelDeadline():
+                    self._set_deadline(derivation, None)
                 case Finish():
-                    finish = effect
-        if finish is not None:
-            if finish.outcome in (Outcome.COMPLETED, Outcome.FAILED):
-                for party in self.plan.involved:
-                    self._tell(party, EndMove(self.plan.derivation))
-            self._finished(self, finish)
+                    self._finished(self, effect)
 
 
 def plan_move(

@@ -12,34 +12,31 @@ from typing import Any
 from msgspec import structs
 
 from activebroker.core.errors import ProtocolError
-from activebroker.events import describe, load
-from activebroker.matching import Parcel
 from activebroker.node.context import Context
 from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import Plane
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.stages import Stages
 from activebroker.node.effects import LoadStage, RestoreStage
-from activebroker.protocol.messages import (
-    Body,
-    EndMove,
-    HandOverState,
-    MovePrepared,
-    MoveRefused,
-    MoveStarted,
-    ParcelHead,
-    PrepareMove,
-    ProceedMove,
-    StreamEnded,
-    SwapFlows,
-    Ties,
-)
+from activebroker.node.handover import Item, pack, unpack
+from activebroker.protocol.messages import Body, ParcelHead, PrepareMove, SwapFlows
 from activebroker.protocol.specs import FlowSpec, Positions
 from derivation import destination, origin, protocol
 from derivation.destination import Destination, DestinationState
 from derivation.machine import Machine
 from derivation.origin import Origin, OriginState
-from derivation.source import Source, SwapRequested
+from derivation.protocol import (
+    Cancel,
+    End,
+    HandOver,
+    Message,
+    Prepared,
+    Proceed,
+    Refused,
+    Started,
+    Ties,
+)
+from derivation.source import Source
 
 STORIES = 32  # derivations whose stories are kept after their end
 
@@ -88,20 +85,20 @@ class Moves:
         match body:
             case PrepareMove():
                 self._prepare(body)
-            case SwapFlows(derivation, outlet, swap, spec):
-                source = self._sources.setdefault((derivation, outlet), Source())
-                for effect in source.handle(SwapRequested(swap), self._context.now):
+            case SwapFlows(request, outlet, spec):
+                source = self._sources.setdefault((request.derivation, outlet), Source())
+                for effect in source.handle(request, self._context.now):
                     match effect:
                         case protocol.EndFlow(flow):
                             self._outlets.end_flow(outlet, flow)
                         case protocol.OpenFlow():
                             # Should the derivation fail, it may go on at yet another place.
-                            self._outlets.open_flow(spec, keeps=swap.origin is not None)
-            case HandOverState():
+                            self._outlets.open_flow(spec, keeps=request.swap.origin is not None)
+            case HandOver():
                 self._hand_over(body, buffers)
-            case ProceedMove(derivation):
-                self._at_origin(derivation, origin.ProceedReceived())
-            case EndMove():
+            case Proceed():
+                self._at_origin(body.derivation, body)
+            case Cancel() | End():
                 self._end(body)
             case _:
                 return False
@@ -165,7 +162,7 @@ class Moves:
     def lost(self, peer: str) -> None:
         """A node is gone."""
         for derivation, at in list(self._destinations.items()):
-            self._at_destination(derivation, destination.PartyLost(peer))
+            self._at_destination(derivation, protocol.PartyLost(peer))
             fed = at.machine.waiting_for or at.stage.port.flows
             if at.stage.spec.envelope is None and not fed:
                 # The supplier was lost before it began to feed this relay.
@@ -218,7 +215,7 @@ class Moves:
     # --- inside -------------------------------------------------------------------------------
 
     def _prepare(self, message: PrepareMove) -> None:
-        plan = message.plan
+        plan = message.prepare.plan
         if message.stage is not None:
             stage = self._stages.open(message.stage)
             stage.outlet.begun = False
@@ -233,61 +230,37 @@ class Moves:
                 self._context.effects.append(LoadStage(at.stage.spec))
         if message.origin_stage is not None:
             if (old := self._plane.stages.get(message.origin_stage)) is None:
-                refused = MoveRefused(plan.derivation, self._context.here, "its filter has ended")
+                refused = Refused(plan.derivation, self._context.here, "its filter has ended")
                 self._context.send(plan.initiator, refused, ())
                 return
             old.moving = True
             draining = {flow.id: flow.source for flow in old.port.flows.values()}
             leaving = Origin(plan, self._context.here, draining)
             self._origins[plan.derivation] = _AtOrigin(leaving, old)
-            self._at_origin(plan.derivation, origin.PrepareReceived())
+            self._at_origin(plan.derivation, message.prepare)
             for flow in leaving.awaited:
                 if flow not in old.port.flows:  # its source is lost
                     self._at_origin(plan.derivation, origin.AckReceived(flow, lost=True))
 
-    def _hand_over(self, body: HandOverState, buffers: Sequence[Any]) -> None:
-        items, error = [], body.error
+    def _hand_over(self, body: HandOver[ParcelHead], buffers: Sequence[Any]) -> None:
+        items: tuple[Item, ...] = ()
+        error = body.error
         try:
-            items = self._items(body, buffers)
+            items = unpack(body.buffer, buffers, self._context.registry)
         except ProtocolError as malformed:  # the old place has it no more
-            here, origin_ = self._context.here, body.origin
-            error = f"{here!r} cannot read what {origin_!r} has handed over: {malformed}"
-        hand_over = protocol.HandOver(
-            body.derivation,
-            body.origin,
-            body.state,
-            tuple(items),
-            body.ended,
-            error,
-            body.lost,
-            body.inputs,
-            body.outputs,
-            body.ties,
-        )
-        self._at_destination(body.derivation, destination.HandOverReceived(hand_over))
+            here, there = self._context.here, body.origin
+            error = f"{here!r} cannot read what {there!r} has handed over: {malformed}"
+        self._at_destination(body.derivation, structs.replace(body, buffer=items, error=error))
 
-    def _items(self, body: HandOverState, buffers: Sequence[Any]) -> list[Parcel | StreamEnded]:
-        items: list[Parcel | StreamEnded] = []
-        taken = 0
-        for head in body.parcels:
-            if head.type is None:
-                items.append(StreamEnded(0, 0, head.supplier, head.upto))
-                continue
-            part = buffers[taken : taken + head.buffers]
-            taken += head.buffers
-            type_ = self._context.registry.resolve(head.type)
-            items.append(Parcel(load(type_, head.supplier, part), head.certain, head.upto))
-        return items
-
-    def _end(self, end: EndMove) -> None:
-        derivation, cancelled = end.derivation, end.cancelled
+    def _end(self, end: Cancel | End) -> None:
+        derivation, cancelled = end.derivation, isinstance(end, Cancel)
         if cancelled and (at := self._origins.get(derivation)) is not None:
-            self._at_origin(derivation, origin.Cancelled())
+            self._at_origin(derivation, end)
             at.stage.moving = False
             self._plane.touch(at.stage.spec.id)
         if (there := self._destinations.get(derivation)) is not None:
             if cancelled:
-                self._at_destination(derivation, destination.Cancelled())
+                self._at_destination(derivation, end)
             there.stage.moving = False
             self._plane.touch(there.stage.spec.id)
         self._forget(derivation)
@@ -329,12 +302,12 @@ class Moves:
             match effect:
                 case protocol.RestoreState(state):
                     self._context.effects.append(RestoreStage(at.stage.spec.id, state))
-                case protocol.MergeBuffer(buffer, ended, lost, inputs, outputs, ties):
-                    at.stage.take_over(inputs, outputs)
+                case protocol.MergeBuffer(got):
+                    at.stage.take_over(got.inputs, got.outputs)
                     at.stage.saving.urge()
-                    self._stages.owe(at.stage, ties)
-                    at.know(ties.have)
-                    self._stages.merge(at.stage, list(buffer), ended, lost)
+                    self._stages.owe(at.stage, got.ties)
+                    at.know(got.ties.have)
+                    self._stages.merge(at.stage, list(got.buffer), got.ended, got.lost)
                 case protocol.StartFilter():
                     self._open_outputs(at)
                     self._stages.start(at.stage)
@@ -363,46 +336,15 @@ class Moves:
         loading = new is not None and new.machine.state is DestinationState.LOADING
         return not saving and not loading
 
-    def _tell(self, to: str, message: Any) -> None:
+    def _tell(self, to: str, message: Message) -> None:
         match message:
-            case protocol.Prepared(derivation, party):
-                if self._both_prepared(derivation):
-                    self._context.send(to, MovePrepared(derivation, party), ())
-            case protocol.Refused(derivation, party, reason):
-                self._context.send(to, MoveRefused(derivation, party, reason), ())
-            case protocol.Started(derivation, party):
-                self._context.send(to, MoveStarted(derivation, party), ())
-            case protocol.HandOver(
-                derivation, here, state, buffer, ended, error, lost, inputs, outputs, ties
-            ):
-                heads, buffers = [], []
-                for item in buffer:
-                    if isinstance(item, StreamEnded):
-                        heads.append(ParcelHead(item.supplier, None, True, 0, item.upto))
-                        continue
-                    heads.append(
-                        ParcelHead(
-                            item.batch.supplier,
-                            describe(item.batch.type),
-                            item.certain,
-                            len(item.buffers),
-                            item.upto,
-                        )
-                    )
-                    buffers += item.buffers
-                body = HandOverState(
-                    derivation,
-                    here,
-                    state,
-                    tuple(heads),
-                    ended,
-                    error,
-                    lost,
-                    inputs,
-                    outputs,
-                    ties,
-                )
-                self._context.send(to, body, buffers)
+            case Prepared(derivation) if not self._both_prepared(derivation):
+                return
+            case Prepared() | Refused() | Started():
+                self._context.send(to, message, ())
+            case HandOver():
+                heads, buffers = pack(message.buffer)
+                self._context.send(to, structs.replace(message, buffer=heads), buffers)
 
 
 def _waits_for(at: _AtOrigin | _AtDestination) -> tuple[str, ...]:

@@ -88,9 +88,6 @@ from activebroker.protocol.messages import (
     Heard,
     Join,
     MembersChanged,
-    MovePrepared,
-    MoveRefused,
-    MoveStarted,
     Order,
     OutletDrained,
     PeerSuspected,
@@ -99,6 +96,7 @@ from activebroker.protocol.messages import (
     TypeAnnounced,
 )
 from activebroker.protocol.specs import UNPLACED, Member
+from derivation.protocol import Prepared, Refused, Started
 
 log = logging.getLogger(__name__)
 TICK = 0.1  # seconds between looks at the links
@@ -267,7 +265,7 @@ class Node:
             case Answer(call_id, result, error):
                 self._context.effects.append(CancelTimer(f"call {call_id}"))
                 self._calls.answered(source, call_id, result, error)
-            case MovePrepared() | MoveRefused() | MoveStarted():
+            case Prepared() | Refused() | Started():
                 if (move := self._migration(body.derivation)) is not None:
                     move.receive(body)
             case MembersChanged() | ExpectFlow() | Greet() if source != self._context.directory:

@@ -13,12 +13,18 @@ import msgspec
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope, Failure
 from activebroker.protocol.specs import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
-from derivation.protocol import Plan, Swap
-
-
-class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
-    """Base of all messages; the tag on the wire is the class name."""
-
+from derivation.protocol import (
+    Cancel,
+    End,
+    HandOver,
+    Message,
+    Prepare,
+    Prepared,
+    Proceed,
+    Refused,
+    RequestSwap,
+    Started,
+)
 
 # --- in band ----------------------------------------------------------------------------------
 
@@ -494,40 +500,20 @@ class OutletDrained(Message, frozen=True):
 
 
 class PrepareMove(Message, frozen=True):
-    """`stage` and `outputs` are for a destination: what to load, and the flows it will open."""
+    """`Prepare`, and what the node needs for it: the stage that an origin gives up, and what a
+    destination has to load, with the flows that it will open."""
 
-    plan: Plan
+    prepare: Prepare
     origin_stage: int | None
     stage: StageSpec | None
     outputs: tuple[FlowSpec, ...]
 
 
-class ProceedMove(Message, frozen=True):
-    derivation: int
-
-
-class EndMove(Message, frozen=True):
-    """Initiator to all parties: it is over; forget it, and undo it if it was `cancelled`."""
-
-    derivation: int
-    cancelled: bool = False
-
-
-class MovePrepared(Message, frozen=True):
-    derivation: int
-    party: str
-
-
-class MoveRefused(Message, frozen=True):
-    derivation: int
-    party: str
-    reason: str
-
-
 class SwapFlows(Message, frozen=True):
-    derivation: int
+    """`RequestSwap`, and what the node needs for it: at which outlet, and what the new flow is."""
+
+    request: RequestSwap
     outlet: int
-    swap: Swap
     spec: FlowSpec
 
 
@@ -542,40 +528,6 @@ class ParcelHead(msgspec.Struct, frozen=True, array_like=True):
     certain: bool
     buffers: int
     upto: Position
-
-
-class Ties(msgspec.Struct, frozen=True, array_like=True):
-    """What binds a filter to those around it.
-
-    `outlets` (outlet -> node, taker): it has taken their flows to the end, up to `came`, and they
-    keep events for it until they hear that these are settled. `have`: how far takers have already
-    what it makes, where it is making that again. `since`: where suppliers' streams began for it.
-    """
-
-    outlets: dict[int, tuple[str, str]]
-    came: Positions
-    have: dict[str, Positions]
-    since: Positions = {}
-
-
-class HandOverState(Message, frozen=True):
-    """The actual request; the buffered batches follow as buffers."""
-
-    derivation: int
-    origin: str
-    state: dict[str, bytes]
-    parcels: tuple[ParcelHead, ...]
-    ended: tuple[int, ...]
-    error: str | None = None
-    lost: tuple[int, ...] = ()
-    inputs: Positions = {}
-    outputs: Positions = {}
-    ties: Ties | None = None
-
-
-class MoveStarted(Message, frozen=True):
-    derivation: int
-    party: str
 
 
 class Heard(Message, frozen=True):
@@ -598,8 +550,14 @@ Body = (
     | MembersChanged
     | FailuresReported
     | PrepareMove
-    | ProceedMove
-    | EndMove
+    | Prepared
+    | Refused
+    | SwapFlows
+    | Proceed
+    | HandOver[ParcelHead]
+    | Started
+    | Cancel
+    | End
     | FlowDropped
     | FlowRewound
     | Settled
@@ -609,11 +567,6 @@ Body = (
     | PeerSuspected
     | Greet
     | ExpectFlow
-    | MovePrepared
-    | MoveRefused
-    | SwapFlows
-    | HandOverState
-    | MoveStarted
     | Heard
     | Expelled
 )

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
 
 import msgspec
 
 from activebroker.filters import Envelope
 from activebroker.matching import parse
+from derivation.protocol import Count as Count
+from derivation.protocol import Position as Position
+from derivation.protocol import Positions as Positions
 
-Count = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # numpy can go on from there
-# How far a supplier's stream has come on a channel: (stream, count). The count goes up by one with
-# each event and with the end. The stream of a supplier is its outlet's id, so that a later supplier
-# of the same name is always further on; what a filter makes is counted in the stream it is made of.
-Position = tuple[Count, Count]
-Positions = dict[str, Position]  # by supplier
 NOWHERE: Position = (-1, 0)  # before the first event of any stream
 UNPLACED = ""  # instead of a node's name: the place of a filter that waits for one
 

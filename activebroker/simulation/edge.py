@@ -14,7 +14,8 @@ from activebroker.node import effects as fx
 from activebroker.node.dataplane import failing
 from activebroker.node.dataplane.stage import Stage
 from activebroker.protocol.frame import decode
-from activebroker.protocol.messages import Events, HandOverState
+from activebroker.protocol.messages import Events
+from derivation.protocol import HandOver
 
 # States are not among them: a filter that has lost its own goes on all the same.
 FAILS: tuple[type[fx.Effect], ...] = (
@@ -66,8 +67,8 @@ def cost_of_nonsense(frame: tuple[bytes, Any]) -> Cost | None:
     match decode(head).body:
         case Events() as body:
             return Cost(suppliers=(body.supplier,))
-        case HandOverState() as body:
-            return Cost(suppliers=tuple(each.supplier for each in body.parcels))
+        case HandOver() as body:
+            return Cost(suppliers=tuple(each.supplier for each in body.buffer))
     return None
 
 

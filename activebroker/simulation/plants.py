@@ -41,12 +41,13 @@ from activebroker.node.links.link import Link
 from activebroker.node.links.peers import Peers
 from activebroker.node.moves import Moves
 from activebroker.node.node import Node
-from activebroker.protocol.messages import Deploy, EndMove, FlowOpened, Heard, Settled, StreamEnded
+from activebroker.protocol.messages import Deploy, FlowOpened, Heard, Settled, StreamEnded
 from activebroker.protocol.specs import Positions
 from activebroker.simulation.drawing import draw
 from activebroker.simulation.run import hush, run
 from activebroker.simulation.scenario import Scenario
 from activebroker.simulation.shrink import kind
+from derivation.protocol import Cancel, End
 
 Plant = Callable[[], AbstractContextManager[None]]
 PLANTS: dict[str, Plant] = {}
@@ -218,8 +219,8 @@ def _(original: Original) -> Original:
 
 @plant("a roll-back forgets what was held", Moves, "_end")
 def _(original: Original) -> Original:
-    def end(self: Moves, end: EndMove) -> None:
-        if end.cancelled and (at := self._origins.get(end.derivation)) is not None:
+    def end(self: Moves, end: Cancel | End) -> None:
+        if isinstance(end, Cancel) and (at := self._origins.get(end.derivation)) is not None:
             at.stage._inbox.clear()
         original(self, end)
 

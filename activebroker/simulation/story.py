@@ -44,8 +44,10 @@ class Flows:
                 return f"begin of flow {flow}{behind}", self._derivations.get(flow)
             case m.FlowEnded(flow):
                 return f"end of flow {flow}", self._derivations.get(flow)
-            case m.PrepareMove(plan):
-                return f"PrepareMove {plan.channel}", plan.derivation
+            case m.PrepareMove(prepare):
+                return f"PrepareMove {prepare.plan.channel}", prepare.plan.derivation
+            case m.SwapFlows(request):
+                return "SwapFlows", request.derivation
             case m.Call(number, body):
                 return f"{type(body).__name__}, call {number}", None
             case m.Answer(number, _, error):

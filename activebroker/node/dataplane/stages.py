@@ -25,9 +25,9 @@ from activebroker.protocol.messages import (
     OutletDrained,
     Settled,
     StreamEnded,
-    Ties,
 )
 from activebroker.protocol.specs import Positions, StageSpec
+from derivation.protocol import Ties
 
 
 class Stages:

@@ -10,7 +10,18 @@ from parties_for_tests import Derivation
 
 from derivation import destination, initiator, origin, source
 from derivation.machine import Machine
-from derivation.protocol import HandOver, Plan
+from derivation.protocol import (
+    Cancel,
+    HandOver,
+    PartyLost,
+    Plan,
+    Prepare,
+    Prepared,
+    Proceed,
+    Refused,
+    RequestSwap,
+    Started,
+)
 
 # How many sources, origins and destinations, and whether the origins save the filter first; without
 # origins it is an offload.
@@ -47,16 +58,16 @@ def inputs(plan: Plan) -> list[object]:
     state, buffer = dict.fromkeys(sources, b"1"), tuple((name, "event") for name in sources)
     return [
         initiator.Begun(),
-        *(initiator.PartyPrepared(party) for party in hosts),
-        *(initiator.PartyRefused(party, "why") for party in hosts),
-        *(initiator.PartyStarted(party) for party in plan.destinations),
-        *(initiator.PartyLost(party) for party in parties),
+        *(Prepared(1, party) for party in hosts),
+        *(Refused(1, party, "why") for party in hosts),
+        *(Started(1, party) for party in plan.destinations),
+        *(PartyLost(party) for party in parties),
         initiator.GivenUp("why"),
         initiator.DeadlinePassed(),
-        *(source.SwapRequested(swap) for swap in plan.swaps),
-        origin.PrepareReceived(),
+        *(RequestSwap(1, swap) for swap in plan.swaps),
+        Prepare(plan),
         origin.FilterSaved(),
-        origin.ProceedReceived(),
+        Proceed(1),
         *(
             origin.AckReceived(flow, lost)
             for swap in plan.swaps
@@ -66,15 +77,13 @@ def inputs(plan: Plan) -> list[object]:
         origin.StateCaptured({}, ()),
         origin.StateCaptured(state, buffer),
         origin.StateCaptured({}, (), error="boom"),
-        origin.Cancelled(),
         destination.Loaded(),
         destination.LoadFailed("why"),
         *(destination.MarkReceived(swap.new) for swap in plan.swaps),
         *(
-            destination.HandOverReceived(HandOver(1, where, kept, buffer, (), error))
+            HandOver(1, where, kept, buffer, (), error)
             for where in plan.origins
             for kept, error in (({}, None), (state, None), ({}, "boom"))
         ),
-        *(destination.PartyLost(party) for party in parties),
-        destination.Cancelled(),
+        Cancel(1),
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from parties_for_tests import CONSUMER, DIRECTORY, WAITING, Derivation
 
-from derivation import destination, initiator, origin, protocol
+from derivation import initiator, origin, protocol
 
 
 class FailingDerivation(Derivation):
@@ -53,7 +53,7 @@ class FailingDerivation(Derivation):
         if at == DIRECTORY:
             for other in (CONSUMER, *self.places):
                 self._post((DIRECTORY, other, "control"), partial(self._learn, other, party))
-            self._answer(initiator.PartyLost(party))
+            self._answer(protocol.PartyLost(party))
         elif at == CONSUMER:
             if party in self._outputs_open:
                 self.broken = True
@@ -62,7 +62,7 @@ class FailingDerivation(Derivation):
             self.gone.setdefault(at, []).append(party)
             self._ack_for_the_gone(at)
         elif at in self._prepared:
-            self._give(at, destination.PartyLost(party))
+            self._give(at, protocol.PartyLost(party))
 
     def _ack_for_the_gone(self, at: str) -> None:
         machine = self.places[at].machine
@@ -86,7 +86,7 @@ class FailingDerivation(Derivation):
     def _perform(self, at: str, effects: list[protocol.Effect]) -> None:
         for effect in effects:
             if isinstance(effect, protocol.MergeBuffer):
-                gaps = [s.source for s in self.swaps.values() if s.old[0] in effect.lost]
+                gaps = [s.source for s in self.swaps.values() if s.old[0] in effect.hand_over.lost]
                 inbox = self.places[at].inbox
                 whole = [(source, number) for source, number in inbox if source not in gaps]
                 inbox.clear()

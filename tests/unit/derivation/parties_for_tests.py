@@ -19,7 +19,7 @@ from derivation.destination import Destination
 from derivation.initiator import Initiator
 from derivation.origin import Origin
 from derivation.protocol import Output, Plan, Swap
-from derivation.source import Source, SwapRequested
+from derivation.source import Source
 
 DIRECTORY, CONSUMER = "directory", "consumer"
 WAITING = origin.OriginState.SAVING, origin.OriginState.AWAITING_ACKS
@@ -105,7 +105,7 @@ class Derivation:
             self._output_ended(party)
         for name in self.plan.destinations:
             if name not in self._lost:
-                self._give(name, destination.PartyLost(party))
+                self._give(name, protocol.PartyLost(party))
         if (swap := self.swaps.get(party)) is not None and swap.origin not in self._lost:
             at = self.places[str(swap.origin)].machine
             if isinstance(at, Origin) and swap.old[0] in at.awaited:
@@ -113,7 +113,7 @@ class Derivation:
                     (at.here, at.here, "lost"),
                     partial(self._ack_for_the_lost, at, swap.old[0]),
                 )
-        lost = initiator.PartyLost(party)
+        lost = protocol.PartyLost(party)
         self._perform(DIRECTORY, self.initiator.handle(lost, 0.0))
 
     def _ack_for_the_lost(self, at: Origin, flow: int) -> None:
@@ -177,28 +177,18 @@ class Derivation:
 
     def _receive(self, to: str, message: Any) -> None:
         match message:
-            case protocol.Prepare() if to in self.plan.origins:
-                self._give(to, origin.PrepareReceived())
-            case protocol.Prepare():
+            case protocol.Prepare() if to in self.plan.destinations:
                 failed = destination.LoadFailed("it cannot be loaded")
                 loaded = failed if self.refuses == to else destination.Loaded()
                 self._post((to, to, "load"), partial(self._give, to, loaded))
-            case protocol.Proceed():
-                self._give(to, origin.ProceedReceived())
-            case protocol.Cancel() if to in self.plan.origins:
-                self._give(to, origin.Cancelled())
-            case protocol.Cancel():
-                self._give(to, destination.Cancelled())
-            case protocol.RequestSwap(_, swap):
-                self._perform(to, self.sources[to].handle(SwapRequested(swap), 0.0))
-            case protocol.HandOver():
-                self._give(to, destination.HandOverReceived(message))
-            case protocol.Prepared(_, party):
-                self._answer(initiator.PartyPrepared(party))
-            case protocol.Refused(_, party, reason):
-                self._answer(initiator.PartyRefused(party, reason))
-            case protocol.Started(_, party):
-                self._answer(initiator.PartyStarted(party))
+            case protocol.RequestSwap():
+                self._perform(to, self.sources[to].handle(message, 0.0))
+            case protocol.Prepared() | protocol.Refused() | protocol.Started():
+                self._answer(message)
+            case protocol.End():
+                pass  # which a node takes, to forget its machine
+            case _:
+                self._give(to, message)
 
     def _answer(self, input: object) -> None:
         self._perform(DIRECTORY, self.initiator.handle(input, 0.0))
@@ -224,8 +214,8 @@ class Derivation:
                 case protocol.RestoreState(state):
                     counts = {source: int(count) for source, count in state.items()}
                     self.places[at].counts.update(counts)
-                case protocol.MergeBuffer(buffer):
-                    self.places[at].inbox.extendleft(reversed(buffer))
+                case protocol.MergeBuffer(hand_over):
+                    self.places[at].inbox.extendleft(reversed(hand_over.buffer))
                 case protocol.StartFilter():
                     self.places[at].running = True
                     for _ in self.places[at].inbox:

@@ -7,7 +7,7 @@ from enum import Enum
 
 import pytest
 
-from derivation import destination, initiator, origin, source
+from derivation import destination, initiator, origin
 from derivation.destination import Destination, DestinationState
 from derivation.initiator import Initiator, InitiatorState
 from derivation.machine import Machine, Transition, UnexpectedInput
@@ -16,6 +16,7 @@ from derivation.protocol import (
     Cancel,
     CancelDeadline,
     CaptureState,
+    End,
     EndFlow,
     Finish,
     ForgetSaved,
@@ -24,6 +25,7 @@ from derivation.protocol import (
     OpenFlow,
     Outcome,
     Output,
+    PartyLost,
     Plan,
     Prepare,
     Prepared,
@@ -54,6 +56,7 @@ PLAN = Plan(
     swaps=(JFK, LGA),
     outputs=(Output("atlanta", flow=3), Output("elsewhere", flow=4)),
 )
+ENDED = [CancelDeadline(), *(Send(who, End(7)) for who in ("atlanta", "dallas", "jfk", "lga"))]
 HANDED_OVER = HandOver(7, "atlanta", {"jfk": b"1"}, ("last",), ended=(1, 2))
 
 
@@ -68,17 +71,17 @@ def test_the_initiator_prepares_then_requests_the_swaps_then_finishes() -> None:
         SetDeadline(105.0),
     ]
     assert [*machine.waiting_for] == ["atlanta", "dallas"]
-    assert machine.handle(initiator.PartyPrepared("dallas"), 101.0) == []
+    assert machine.handle(Prepared(7, "dallas"), 101.0) == []
     assert [*machine.waiting_for] == ["atlanta"]
-    assert machine.handle(initiator.PartyPrepared("atlanta"), 102.0) == [
+    assert machine.handle(Prepared(7, "atlanta"), 102.0) == [
         Send("atlanta", Proceed(7)),
         Send("jfk", RequestSwap(7, JFK)),
         Send("lga", RequestSwap(7, LGA)),
         SetDeadline(107.0),
     ]
     assert [*machine.waiting_for] == ["dallas"]
-    assert machine.handle(initiator.PartyStarted("dallas"), 103.0) == [
-        CancelDeadline(),
+    assert machine.handle(Started(7, "dallas"), 103.0) == [
+        *ENDED,
         Finish(Outcome.COMPLETED),
     ]
     assert machine.state is InitiatorState.COMPLETED
@@ -87,23 +90,21 @@ def test_the_initiator_prepares_then_requests_the_swaps_then_finishes() -> None:
 def test_the_source_ends_the_old_flows_and_opens_the_new_one_once() -> None:
     machine = Source()
     offload = Swap("jfk", old=(1, 2, 3), new=9, destination="dallas")
-    assert machine.handle(source.SwapRequested(offload), 0.0) == [
+    assert machine.handle(RequestSwap(7, offload), 0.0) == [
         EndFlow(1),
         EndFlow(2),
         EndFlow(3),
         OpenFlow(9),
     ]
-    assert machine.handle(source.SwapRequested(offload), 0.0) == []
+    assert machine.handle(RequestSwap(7, offload), 0.0) == []
 
 
 def test_the_origin_goes_on_until_the_last_ack_then_hands_over() -> None:
     machine = Origin(PLAN, "atlanta")
-    assert machine.handle(origin.PrepareReceived(), 0.0) == [
-        Send("directory", Prepared(7, "atlanta"))
-    ]
+    assert machine.handle(Prepare(PLAN), 0.0) == [Send("directory", Prepared(7, "atlanta"))]
     assert machine.handle(origin.AckReceived(2), 0.0) == []
     assert [*machine.awaited] == [1]
-    assert machine.handle(origin.ProceedReceived(), 0.0) == []
+    assert machine.handle(Proceed(7), 0.0) == []
     assert machine.handle(origin.AckReceived(1), 0.0) == [CaptureState()]
     captured = origin.StateCaptured({"jfk": b"1"}, buffer=(("lga", "last"),))
     assert machine.handle(captured, 0.0) == [
@@ -115,31 +116,31 @@ def test_the_origin_goes_on_until_the_last_ack_then_hands_over() -> None:
 
 def test_an_origin_that_would_be_lost_with_its_filter_saves_it_first() -> None:
     machine = Origin(replace(PLAN, saves=True), "atlanta", draining={5: "gone"})
-    assert machine.handle(origin.PrepareReceived(), 0.0) == [SaveFilter()]
+    assert machine.handle(Prepare(PLAN), 0.0) == [SaveFilter()]
     assert machine.handle(origin.AckReceived(5), 0.0) == []
     assert machine.handle(origin.FilterSaved(), 0.0) == [Send("directory", Prepared(7, "atlanta"))]
-    assert machine.handle(origin.Cancelled(), 0.0) == [ForgetSaved()]
+    assert machine.handle(Cancel(7), 0.0) == [ForgetSaved()]
 
 
 def test_an_origin_forgets_what_it_saved_for_nothing() -> None:
     machine = Origin(replace(PLAN, saves=True), "atlanta")
-    machine.handle(origin.PrepareReceived(), 0.0)
-    assert machine.handle(origin.Cancelled(), 0.0) == [ForgetSaved()]
+    machine.handle(Prepare(PLAN), 0.0)
+    assert machine.handle(Cancel(7), 0.0) == [ForgetSaved()]
 
 
 def test_the_origin_waits_for_the_permission_to_proceed() -> None:
     machine = Origin(PLAN, "atlanta")
-    machine.handle(origin.PrepareReceived(), 0.0)
+    machine.handle(Prepare(PLAN), 0.0)
     assert machine.handle(origin.AckReceived(1), 0.0) == []
     assert machine.handle(origin.AckReceived(2), 0.0) == []
-    assert machine.handle(origin.ProceedReceived(), 0.0) == [CaptureState()]
+    assert machine.handle(Proceed(7), 0.0) == [CaptureState()]
 
 
 def test_the_origin_waits_for_flows_that_end_anyway() -> None:
     machine = Origin(PLAN, "atlanta", draining={5: "gone"})
-    for input in (origin.PrepareReceived(), origin.AckReceived(1), origin.AckReceived(2)):
+    for input in (Prepare(PLAN), origin.AckReceived(1), origin.AckReceived(2)):
         machine.handle(input, 0.0)
-    assert machine.handle(origin.ProceedReceived(), 0.0) == []
+    assert machine.handle(Proceed(7), 0.0) == []
     assert machine.handle(origin.AckReceived(5), 0.0) == [CaptureState()]
 
 
@@ -159,10 +160,10 @@ def test_each_destination_gets_its_own_suppliers_and_the_first_the_rest() -> Non
     )
     machine = Origin(plan, "atlanta")
     for input in (
-        origin.PrepareReceived(),
+        Prepare(PLAN),
         origin.AckReceived(1),
         origin.AckReceived(2),
-        origin.ProceedReceived(),
+        Proceed(7),
     ):
         machine.handle(input, 0.0)
     state = {"EWR": b"e", "JFK": b"j", "gone": b"g"}
@@ -179,9 +180,9 @@ def test_the_destination_takes_state_then_buffer_then_runs() -> None:
     assert [*machine.waiting_for] == ["dallas"], "it has to be loaded here"
     assert machine.handle(destination.Loaded(), 0.0) == [Send("directory", Prepared(7, "dallas"))]
     assert machine.handle(destination.MarkReceived(12), 0.0) == []
-    assert machine.handle(destination.HandOverReceived(HANDED_OVER), 0.0) == [
+    assert machine.handle(HANDED_OVER, 0.0) == [
         RestoreState({"jfk": b"1"}),
-        MergeBuffer(("last",), (1, 2)),
+        MergeBuffer(HANDED_OVER),
         StartFilter(),
     ]
     assert machine.state.name == "RUNNING"
@@ -195,7 +196,7 @@ def test_the_destination_takes_state_then_buffer_then_runs() -> None:
 def test_the_destination_may_be_handed_everything_before_it_has_loaded() -> None:
     machine = Destination(PLAN, "dallas")
     for input in (
-        destination.HandOverReceived(HANDED_OVER),
+        HANDED_OVER,
         destination.MarkReceived(11),
         destination.MarkReceived(12),
     ):
@@ -203,7 +204,7 @@ def test_the_destination_may_be_handed_everything_before_it_has_loaded() -> None
     assert machine.handle(destination.Loaded(), 0.0) == [
         Send("directory", Prepared(7, "dallas")),
         RestoreState({"jfk": b"1"}),
-        MergeBuffer(("last",), (1, 2)),
+        MergeBuffer(HANDED_OVER),
         StartFilter(),
         Send("directory", Started(7, "dallas")),
     ]
@@ -225,7 +226,7 @@ def test_the_relay_of_an_offload_starts_when_its_supplier_is_lost_before_the_mar
     plan = Plan(7, "flights", "directory", (), ("dallas",), (swap,))
     machine = Destination(plan, "dallas")
     machine.handle(destination.Loaded(), 0.0)
-    assert machine.handle(destination.PartyLost("jfk"), 0.0) == [
+    assert machine.handle(PartyLost("jfk"), 0.0) == [
         StartFilter(),
         Send("directory", Started(7, "dallas")),
     ]
@@ -234,17 +235,17 @@ def test_the_relay_of_an_offload_starts_when_its_supplier_is_lost_before_the_mar
 def test_where_the_filter_was_stopped_the_channel_ends_at_the_destination() -> None:
     machine = Origin(PLAN, "atlanta")
     for input in (
-        origin.PrepareReceived(),
+        Prepare(PLAN),
         origin.AckReceived(1),
         origin.AckReceived(2),
-        origin.ProceedReceived(),
+        Proceed(7),
     ):
         machine.handle(input, 0.0)
     hand_over, *_ = machine.handle(origin.StateCaptured({}, (), error="boom"), 0.0)
     assert isinstance(hand_over, Send)
     taker = Destination(PLAN, "dallas")
     taker.handle(destination.Loaded(), 0.0)
-    assert taker.handle(destination.HandOverReceived(hand_over.message), 0.0) == [
+    assert taker.handle(hand_over.message, 0.0) == [
         StopFilter("boom"),
         Send("directory", Started(7, "dallas")),
     ]
@@ -258,8 +259,8 @@ ROLLED_BACK = [Send("atlanta", Cancel(7)), Send("dallas", Cancel(7)), CancelDead
 @pytest.mark.parametrize(
     ("input", "reason"),
     [
-        (initiator.PartyRefused("dallas", "no numpy here"), "'dallas' refused: no numpy here"),
-        (initiator.PartyLost("jfk"), "'jfk' was lost"),
+        (Refused(7, "dallas", "no numpy here"), "'dallas' refused: no numpy here"),
+        (PartyLost("jfk"), "'jfk' was lost"),
         (initiator.DeadlinePassed(), "no answer from 'dallas' within 5 s"),
     ],
 )
@@ -268,26 +269,26 @@ def test_before_the_swaps_a_derivation_is_rolled_back_and_says_why(
 ) -> None:
     machine = Initiator(PLAN, patience=5.0)
     machine.handle(initiator.Begun(), 0.0)
-    machine.handle(initiator.PartyPrepared("atlanta"), 0.0)
+    machine.handle(Prepared(7, "atlanta"), 0.0)
     assert machine.handle(input, 1.0) == [*ROLLED_BACK, Finish(Outcome.ROLLED_BACK, reason)]
-    assert machine.handle(initiator.PartyPrepared("dallas"), 2.0) == []
+    assert machine.handle(Prepared(7, "dallas"), 2.0) == []
 
 
 @pytest.mark.parametrize(
     ("input", "effects"),
     [
-        (initiator.PartyLost("jfk"), []),  # the destination knows what to do without it
+        (PartyLost("jfk"), []),  # the destination knows what to do without it
         (
-            initiator.PartyLost("dallas"),
-            [CancelDeadline(), Finish(Outcome.FAILED, "'dallas' was lost")],
+            PartyLost("dallas"),
+            [*ENDED, Finish(Outcome.FAILED, "'dallas' was lost")],
         ),
         (
-            initiator.PartyRefused("dallas", "its state is gone"),
-            [CancelDeadline(), Finish(Outcome.FAILED, "at 'dallas': its state is gone")],
+            Refused(7, "dallas", "its state is gone"),
+            [*ENDED, Finish(Outcome.FAILED, "at 'dallas': its state is gone")],
         ),
         (
             initiator.GivenUp("'atlanta' was lost"),
-            [CancelDeadline(), Finish(Outcome.FAILED, "'atlanta' was lost")],
+            [*ENDED, Finish(Outcome.FAILED, "'atlanta' was lost")],
         ),
         (
             initiator.DeadlinePassed(),
@@ -300,8 +301,8 @@ def test_after_the_swaps_a_derivation_goes_forward_or_ends_the_channel(
 ) -> None:
     machine = Initiator(PLAN, patience=5.0)
     machine.handle(initiator.Begun(), 0.0)
-    machine.handle(initiator.PartyPrepared("atlanta"), 0.0)
-    machine.handle(initiator.PartyPrepared("dallas"), 0.0)
+    machine.handle(Prepared(7, "atlanta"), 0.0)
+    machine.handle(Prepared(7, "dallas"), 0.0)
     assert machine.handle(input, 1.0) == effects
 
 
@@ -309,12 +310,12 @@ def test_what_is_overdue_can_still_complete() -> None:
     machine = Initiator(PLAN, patience=5.0)
     for input in (
         initiator.Begun(),
-        initiator.PartyPrepared("atlanta"),
-        initiator.PartyPrepared("dallas"),
+        Prepared(7, "atlanta"),
+        Prepared(7, "dallas"),
         initiator.DeadlinePassed(),
     ):
         machine.handle(input, 0.0)
-    assert machine.handle(initiator.PartyStarted("dallas"), 60.0)[-1] == Finish(Outcome.COMPLETED)
+    assert machine.handle(Started(7, "dallas"), 60.0)[-1] == Finish(Outcome.COMPLETED)
 
 
 def test_a_destination_that_cannot_load_says_why_and_leaves_nothing() -> None:
@@ -330,8 +331,8 @@ def test_a_cancelled_destination_drops_its_filter_once(loaded: bool) -> None:
     machine = Destination(PLAN, "dallas")
     if loaded:
         machine.handle(destination.Loaded(), 0.0)
-    assert machine.handle(destination.Cancelled(), 0.0) == [RemoveFilter()]
-    assert machine.handle(destination.Cancelled(), 0.0) == []
+    assert machine.handle(Cancel(7), 0.0) == [RemoveFilter()]
+    assert machine.handle(Cancel(7), 0.0) == []
 
 
 def test_a_destination_does_without_a_lost_source() -> None:
@@ -339,28 +340,26 @@ def test_a_destination_does_without_a_lost_source() -> None:
     for input in (
         destination.Loaded(),
         destination.MarkReceived(11),
-        destination.HandOverReceived(HANDED_OVER),
+        HANDED_OVER,
     ):
         machine.handle(input, 0.0)
-    assert machine.handle(destination.PartyLost("nobody"), 0.0) == []
-    assert machine.handle(destination.PartyLost("lga"), 0.0) == [
-        Send("directory", Started(7, "dallas"))
-    ]
+    assert machine.handle(PartyLost("nobody"), 0.0) == []
+    assert machine.handle(PartyLost("lga"), 0.0) == [Send("directory", Started(7, "dallas"))]
 
 
 def test_a_lost_origin_takes_the_state_with_it() -> None:
     machine = Destination(PLAN, "dallas")
     machine.handle(destination.Loaded(), 0.0)
     reason = "'atlanta' was lost, and the filter's state with it"
-    assert machine.handle(destination.PartyLost("atlanta"), 0.0) == [
+    assert machine.handle(PartyLost("atlanta"), 0.0) == [
         Send("directory", Refused(7, "dallas", reason))
     ]
 
 
 def test_an_origin_that_has_handed_over_is_not_missed() -> None:
     machine = Destination(PLAN, "dallas")
-    machine.handle(destination.HandOverReceived(HANDED_OVER), 0.0)
-    assert machine.handle(destination.PartyLost("atlanta"), 0.0) == []
+    machine.handle(HANDED_OVER, 0.0)
+    assert machine.handle(PartyLost("atlanta"), 0.0) == []
 
 
 # --- the tables, complete ---------------------------------------------------------------------
@@ -369,68 +368,68 @@ def test_an_origin_that_has_handed_over_is_not_missed() -> None:
 EXPECTED: dict[type[Machine], dict[Enum, tuple[str, str]]] = {
     Initiator: {
         InitiatorState.IDLE: ("Begun", ""),
-        InitiatorState.PREPARING: ("PartyPrepared PartyRefused PartyLost DeadlinePassed", ""),
+        InitiatorState.PREPARING: ("Prepared Refused PartyLost DeadlinePassed", ""),
         InitiatorState.SWAPPING: (
-            "PartyStarted PartyRefused PartyLost GivenUp DeadlinePassed",
-            "PartyPrepared",
+            "Started Refused PartyLost GivenUp DeadlinePassed",
+            "Prepared",
         ),
         **dict.fromkeys(
             (InitiatorState.COMPLETED, InitiatorState.FAILED, InitiatorState.ROLLED_BACK),
-            ("", "PartyPrepared PartyRefused PartyStarted PartyLost DeadlinePassed"),
+            ("", "Prepared Refused Started PartyLost DeadlinePassed"),
         ),
     },
     Source: {
-        SourceState.ATTACHED: ("SwapRequested", ""),
-        SourceState.SWAPPED: ("", "SwapRequested"),
+        SourceState.ATTACHED: ("RequestSwap", ""),
+        SourceState.SWAPPED: ("", "RequestSwap"),
     },
     Origin: {
-        OriginState.RUNNING: ("PrepareReceived", ""),
-        OriginState.SAVING: ("FilterSaved AckReceived Cancelled", ""),
-        OriginState.AWAITING_ACKS: ("ProceedReceived AckReceived Cancelled", ""),
+        OriginState.RUNNING: ("Prepare", ""),
+        OriginState.SAVING: ("FilterSaved AckReceived Cancel", ""),
+        OriginState.AWAITING_ACKS: ("Proceed AckReceived Cancel", ""),
         OriginState.CAPTURING: ("StateCaptured", ""),
         OriginState.HANDED_OVER: ("", ""),
         OriginState.CANCELLED: ("", ""),
     },
     Destination: {
         DestinationState.LOADING: (
-            "Loaded LoadFailed MarkReceived HandOverReceived PartyLost Cancelled",
+            "Loaded LoadFailed MarkReceived HandOver PartyLost Cancel",
             "",
         ),
-        DestinationState.PREPARED: ("MarkReceived HandOverReceived PartyLost Cancelled", ""),
-        DestinationState.RUNNING: ("MarkReceived PartyLost Cancelled", ""),
-        DestinationState.COMPLETED: ("Cancelled", "MarkReceived PartyLost"),
+        DestinationState.PREPARED: ("MarkReceived HandOver PartyLost Cancel", ""),
+        DestinationState.RUNNING: ("MarkReceived PartyLost Cancel", ""),
+        DestinationState.COMPLETED: ("Cancel", "MarkReceived PartyLost"),
         DestinationState.CANCELLED: (
             "",
-            "Loaded LoadFailed MarkReceived PartyLost Cancelled",
+            "Loaded LoadFailed MarkReceived PartyLost Cancel",
         ),
     },
 }
 INPUTS: dict[type[Machine], list[object]] = {
     Initiator: [
         initiator.Begun(),
-        initiator.PartyPrepared("dallas"),
-        initiator.PartyRefused("dallas", "why"),
-        initiator.PartyStarted("dallas"),
-        initiator.PartyLost("dallas"),
+        Prepared(7, "dallas"),
+        Refused(7, "dallas", "why"),
+        Started(7, "dallas"),
+        PartyLost("dallas"),
         initiator.GivenUp("why"),
         initiator.DeadlinePassed(),
     ],
-    Source: [source.SwapRequested(JFK)],
+    Source: [RequestSwap(7, JFK)],
     Origin: [
-        origin.PrepareReceived(),
+        Prepare(PLAN),
         origin.FilterSaved(),
-        origin.ProceedReceived(),
+        Proceed(7),
         origin.AckReceived(1),
         origin.StateCaptured({}, ()),
-        origin.Cancelled(),
+        Cancel(7),
     ],
     Destination: [
         destination.Loaded(),
         destination.LoadFailed("why"),
         destination.MarkReceived(11),
-        destination.HandOverReceived(HANDED_OVER),
-        destination.PartyLost("jfk"),
-        destination.Cancelled(),
+        HANDED_OVER,
+        PartyLost("jfk"),
+        Cancel(7),
     ],
 }
 
@@ -466,15 +465,15 @@ def test_every_state_takes_ignores_or_refuses_every_input(cls: type[Machine]) ->
 
 def test_the_story_has_a_line_an_input_with_times_states_and_effects() -> None:
     machine = Origin(PLAN, "atlanta")
-    machine.handle(origin.PrepareReceived(), 1.5)
+    machine.handle(Prepare(PLAN), 1.5)
     machine.handle(origin.AckReceived(1), 2.0)
     with pytest.raises(UnexpectedInput):
-        machine.handle(origin.PrepareReceived(), 3.0)
+        machine.handle(Prepare(PLAN), 3.0)
     assert machine.story() == (
         Step(
             1.5,
             "RUNNING",
-            "PrepareReceived",
+            "Prepare(plan=Plan of 'late')",
             "AWAITING_ACKS",
             ("Prepared(derivation=7, party='atlanta') to 'directory'",),
         ),

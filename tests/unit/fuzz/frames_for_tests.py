@@ -95,7 +95,16 @@ CALLS = get_args(CallBody)
 
 @functools.cache
 def _hints(of: type) -> dict[str, Any]:
-    return typing.get_type_hints(of, include_extras=True)
+    """The types of its fields; those of a generic one, with what is given for its variables."""
+    made = get_origin(of) or of
+    given = dict(zip(getattr(made, "__parameters__", ()), get_args(of), strict=True))
+    hints = typing.get_type_hints(made, include_extras=True)
+    return {
+        name: hint[tuple(map(given.get, hint.__parameters__))]
+        if getattr(hint, "__parameters__", ())
+        else hint
+        for name, hint in hints.items()
+    }
 
 
 class Drawn:
@@ -130,8 +139,9 @@ class Drawn:
         if of is Envelope and draw.random() < 0.5:
             made = self._struct(of, depth)
             return msgspec.structs.replace(made, version=Envelope.__struct_defaults__[0])
-        if isinstance(of, type) and (
-            issubclass(of, msgspec.Struct) or dataclasses.is_dataclass(of)
+        made = get_origin(of) or of
+        if isinstance(made, type) and (
+            issubclass(made, msgspec.Struct) or dataclasses.is_dataclass(made)
         ):
             return self._struct(of, depth)
         match of:
@@ -153,7 +163,8 @@ class Drawn:
 
     def _struct(self, of: Any, depth: int) -> Any:
         hints = _hints(of)
-        names = of.__struct_fields__ if issubclass(of, msgspec.Struct) else hints
+        made = get_origin(of) or of
+        names = made.__struct_fields__ if issubclass(made, msgspec.Struct) else hints
         values = {name: self.value(hints[name], depth + 1) for name in names}
         if "predicate" in values:
             values["predicate"] = self._draw.choice(WANTED)

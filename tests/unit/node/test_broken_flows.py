@@ -19,11 +19,11 @@ from activebroker.protocol.messages import (
     FlowDropped,
     FlowEnded,
     FlowOpened,
-    HandOverState,
     ParcelHead,
     TypeAnnounced,
 )
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
+from derivation.protocol import HandOver
 
 ARROW = parcel(*range(20))
 FEW = parcel(1, 2, 3)
@@ -137,7 +137,7 @@ def test_a_hand_over_that_cannot_be_read_ends_the_channel(
     taken = []
     node.moves._at_destination = lambda derivation, input: taken.append(input)  # type: ignore[method-assign]
     head = ParcelHead("A", describe(NOTE), True, 1, (1, 20))
-    bad.say((HandOverState(4, "bad", {}, (head,), ()), buffers))
+    bad.say((HandOver(4, "bad", {}, (head,), ()), buffers))
     (input,) = taken
-    assert "'here' cannot read what 'bad' has handed over" in input.hand_over.error
-    assert input.hand_over.buffer == ()
+    assert "'here' cannot read what 'bad' has handed over" in input.error
+    assert input.buffer == ()

@@ -9,7 +9,7 @@ from activebroker.node.node import Node
 from activebroker.protocol.frame import decode
 from activebroker.protocol.messages import Expelled, Greet, Join, PrepareMove
 from activebroker.protocol.specs import Member, StageSpec
-from derivation.protocol import Plan
+from derivation.protocol import Plan, Prepare
 
 
 def test_who_gave_up_for_it_never_heard_the_directory_takes_no_orders() -> None:
@@ -35,7 +35,7 @@ def test_only_a_derivation_that_waits_for_it_hears_that_a_filter_is_saved() -> N
     node.stages.start(node.stages.open(StageSpec(7, "x", "python", None, "bad")))
     for derivation, saves in ((1, True), (2, False)):
         plan = Plan(derivation, "x", "bad", ("here",), ("bad",), (), saves=saves)
-        node.moves.receive(PrepareMove(plan, 7, None, ()), ())
+        node.moves.receive(PrepareMove(Prepare(plan), 7, None, ()), ())
     node.moves.saved(7)
     node.moves.captured(7, {})
     assert [each["phase"] for each in node.moves.under_way()] == ["awaiting acks"] * 2

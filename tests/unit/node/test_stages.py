@@ -21,9 +21,9 @@ from activebroker.protocol.messages import (
     OutletDrained,
     Settled,
     StreamEnded,
-    Ties,
 )
 from activebroker.protocol.specs import StageSpec
+from derivation.protocol import Ties
 
 
 @pytest.fixture

@@ -92,9 +92,9 @@ def test_what_happens_elsewhere_does_not_cross() -> None:
 
 
 def test_arrows_go_to_the_left_as_well() -> None:
-    back = ("dallas", "MovePrepared", "hub", None)
+    back = ("dallas", "Prepared", "hub", None)
     shown = rows(*LANES, sent(0.1, route=back), sent(0.2, kind="arrive", route=back))
-    assert shown[2] == "|<------o MovePrepared (+100.0 ms)"
+    assert shown[2] == "|<------o Prepared (+100.0 ms)"
 
 
 def test_a_dropped_message_is_one_line_and_its_repetition_arrives() -> None:
@@ -150,7 +150,7 @@ def test_few_events_are_shown() -> None:
 
 
 def test_one_derivation_with_what_happens_meanwhile() -> None:
-    ours, other = ("hub", "ProceedMove", "dallas", 12), ("hub", "ProceedMove", "dallas", 13)
+    ours, other = ("hub", "Proceed", "dallas", 12), ("hub", "Proceed", "dallas", 13)
     history = (
         *LANES,
         sent(0.1, route=ours),
@@ -160,9 +160,9 @@ def test_one_derivation_with_what_happens_meanwhile() -> None:
         happening(0.2, "fault", "dallas", "crash"),
     )
     assert [row.split(" ", 1)[1] for row in rows(*history, derivation=12)] == [
-        "ProceedMove (+30.0 ms) #12",
+        "Proceed (+30.0 ms) #12",
         "! FAULT pause",
-        "ProceedMove (arrives) #12",
+        "Proceed (arrives) #12",
     ]
     assert list(lines(history, derivation=99)) == []
 
