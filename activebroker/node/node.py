@@ -214,19 +214,7 @@ class Node:
             if frame.sender == self._context.directory:
                 self._context.effects.append(self.peers.answer(frame, Expelled()))
             return
-        if self.peers.is_gone(frame):
-            self._context.effects.append(self.peers.answer(frame, Expelled()))
-            return
-        if self.peers.is_stale(frame):
-            # Its sender may be stale, too: it proves nothing about who has its name now.
-            self._context.effects.append(
-                self.peers.answer(frame, Heard())
-            )  # which tells who we are
-            return
-        if self.peers.restarted(frame):
-            self._lose(frame.sender)
-            self.peers.drop(frame.sender)  # with what was still sent to its predecessor
-        if self.peers.is_greeting(frame):
+        if not self.peers.is_known(frame) and not self._admits(frame):
             return
         wrong: ProtocolError | None = None
         for body, its_buffers in self.peers.receive(frame, buffers, self._context.now):
@@ -241,6 +229,22 @@ class Node:
                     wrong = wrong or ProtocolError(f"{what} could not be carried out: {error!r}")
         if wrong is not None:
             raise wrong
+
+    def _admits(self, frame: Frame) -> bool:
+        """Whether a frame is to be listened to that is of another process than there is a link
+        with, or for another one than this."""
+        if self.peers.is_gone(frame):
+            self._context.effects.append(self.peers.answer(frame, Expelled()))
+            return False
+        if self.peers.is_stale(frame):
+            # Its sender may be stale, too: it proves nothing about who has its name now. The answer
+            # tells it who we are.
+            self._context.effects.append(self.peers.answer(frame, Heard()))
+            return False
+        if self.peers.restarted(frame):
+            self._lose(frame.sender)
+            self.peers.drop(frame.sender)  # with what was still sent to its predecessor
+        return not self.peers.is_greeting(frame)
 
     def _receive(self, source: str, body: Body, buffers: Sequence[Any]) -> None:
         match body:

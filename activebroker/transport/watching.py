@@ -8,13 +8,13 @@ itself, until it says that there is nothing.
 
 from __future__ import annotations
 
+import select
 import selectors
 import socket
 from typing import Any
 
 import zmq
 
-READ, READ_WRITE = selectors.EVENT_READ, selectors.EVENT_READ | selectors.EVENT_WRITE
 # Plain ints: operations on pyzmq's enums cost a microsecond each.
 EVENTS, POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 
@@ -26,29 +26,30 @@ class Watch:
     no room for one more."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        self._descriptors = _Epoll() if hasattr(select, "epoll") else _Selector()
+        self._sources: dict[int, Source] = {}  # by descriptor
         self._unsure: dict[Source, None] = {}  # in order, so that all get their turn
 
     def add(self, source: Source | socket.socket, writable: bool = False) -> None:
         """Watch, or watch for something else: whether there is something to read, or also whether a
         plain socket takes something."""
         if isinstance(source, zmq.Socket):
-            self._selector.register(_descriptor(source), READ, source)
+            descriptor = _descriptor(source)
+            self._descriptors.watch(descriptor, False)
+            self._sources[descriptor] = source
             self._unsure[source] = None
-            return
-        events = READ_WRITE if writable else READ
-        try:
-            self._selector.register(source, events)
-        except KeyError:
-            self._selector.modify(source, events)
+        else:
+            self._descriptors.watch(source.fileno(), writable)
 
     def remove(self, source: Source | socket.socket) -> None:
         """Watch it no more; it must not be closed yet."""
         if isinstance(source, zmq.Socket):
             self._unsure.pop(source, None)
-            self._selector.unregister(_descriptor(source))
+            descriptor = _descriptor(source)
+            del self._sources[descriptor]
         else:
-            self._selector.unregister(source)
+            descriptor = source.fileno()
+        self._descriptors.forget(descriptor)
 
     def used(self, source: Source) -> None:
         """Something was sent by a socket of ZeroMQ."""
@@ -62,10 +63,9 @@ class Watch:
             asked = [each for each in self._unsure if is_readable(each)]
             self._unsure = dict.fromkeys(asked)
             ready += asked
-        for key, _ in self._selector.select(0.0 if ready else timeout):
-            source: Source | None = key.data
-            if source is None:
-                ready.append(key.fd)
+        for descriptor in self._descriptors.wait(0.0 if ready else timeout):
+            if (source := self._sources.get(descriptor)) is None:
+                ready.append(descriptor)
             elif source not in self._unsure:
                 self._unsure[source] = None
                 if is_readable(source):
@@ -73,7 +73,57 @@ class Watch:
         return ready
 
     def close(self) -> None:
+        self._descriptors.close()
+
+
+class _Selector:
+    """What the system has, whatever that is."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def watch(self, descriptor: int, writable: bool) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writable else 0)
+        try:
+            self._selector.register(descriptor, events)
+        except KeyError:
+            self._selector.modify(descriptor, events)
+
+    def forget(self, descriptor: int) -> None:
+        self._selector.unregister(descriptor)
+
+    def wait(self, timeout: float | None) -> list[int]:
+        return [key.fd for key, _ in self._selector.select(timeout)]
+
+    def close(self) -> None:
         self._selector.close()
+
+
+class _Epoll:
+    """The same on Linux, in half the time: each event comes by here, in each process."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._watched: set[int] = set()
+
+    def watch(self, descriptor: int, writable: bool) -> None:
+        events = select.EPOLLIN | (select.EPOLLOUT if writable else 0)
+        if descriptor in self._watched:
+            self._epoll.modify(descriptor, events)
+        else:
+            self._epoll.register(descriptor, events)
+            self._watched.add(descriptor)
+
+    def forget(self, descriptor: int) -> None:
+        self._watched.remove(descriptor)
+        self._epoll.unregister(descriptor)
+
+    def wait(self, timeout: float | None) -> list[int]:
+        # `maxevents` has to be above 0, also where there is nothing to watch.
+        return [each for each, _ in self._epoll.poll(timeout, len(self._watched) + 1)]
+
+    def close(self) -> None:
+        self._epoll.close()
 
 
 def is_readable(source: Source) -> bool:

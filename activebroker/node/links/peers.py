@@ -57,6 +57,16 @@ class Peers:
         dialled = member is not None and member.address is not None
         return link.peer_incarnation or (link.addressed if dialled else 0)
 
+    def is_known(self, frame: Frame) -> bool:
+        """Whether the frame is what nearly all are: of the process that there is a link with, and
+        for this one. Then it is nothing of what is asked below."""
+        link = self.links.get(frame.sender)
+        return (
+            link is not None
+            and link.peer_incarnation == frame.incarnation
+            and frame.to in (0, self.me.incarnation)
+        )
+
     def is_gone(self, frame: Frame) -> bool:
         """Whether the frame is of an incarnation that was lost."""
         return (frame.sender, frame.incarnation) in self._gone

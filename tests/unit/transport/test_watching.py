@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Iterator
 
@@ -16,8 +17,12 @@ Socket = zmq.Socket[bytes]
 SOON = 5.0  # seconds in which a message within the process arrives surely
 
 
-@pytest.fixture
-def watch() -> Iterator[Watch]:
+@pytest.fixture(params=["epoll", "what the system has"])
+def watch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    if request.param != "epoll":
+        monkeypatch.delattr(select, "epoll", raising=False)
+    elif not hasattr(select, "epoll"):
+        pytest.skip("this system has no epoll")
     made = Watch()
     yield made
     made.close()
