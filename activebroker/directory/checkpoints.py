@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from activebroker.directory.changes import Change, Changes
-from activebroker.directory.parts import SUPPLIER, Channel
+from activebroker.directory.parts import SUPPLIER, Derived
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import CheckpointKept, CheckpointTaken, ForgetSaved, ForgetTaker
 from activebroker.protocol.specs import merged
@@ -22,8 +22,9 @@ class Checkpoints:
     def taken(self, body: CheckpointTaken) -> None:
         """A node has one for the directory."""
         makes = body.makes
-        known = self._graph.channels.get(makes) or self._graph.relays.get(makes)
-        if self._changes.migration_of(makes) or (known and not known.closed):
+        known = self._graph.made(makes)
+        ended = known is None or (isinstance(known, Derived) and known.closed)
+        if not ended or self._changes.migration_of(makes):
             self.waiting.setdefault(makes, {})[body.stage] = body
             self.accept(makes)
 
@@ -33,49 +34,53 @@ class Checkpoints:
 
     def accept(self, name: str) -> None:
         """Keep a checkpoint, unless what its filter made at an earlier place may still be lost."""
-        channel = self._graph.channels.get(name) or self._graph.relays.get(name)
-        if channel is None:
+        if (made := self._graph.made(name)) is None:
             return
         moving = self._changes.migration_of(name)
-        places = {stage.id: stage.node for stage in channel.stages.values()}
-        earlier = {outlet.id for outlet in channel.left.values() if outlet.supplier is None}
-        if moving is not None and earlier:  # the old place may still have much to do
-            places = {stage: node for node, stage in moving.old_stages.items()}
-            earlier -= places.keys()
-        if earlier:
-            return
-        if channel.returning and moving is None:
-            self._changes.submit(self._stay(channel), lambda result, error: None)
-            return
+        places = {stage.id: stage.node for stage in made.stages.values()}
+        if isinstance(made, Derived):
+            earlier = set(made.left)
+            if moving is not None and earlier:  # the old place may still have much to do
+                places = {stage: node for node, stage in moving.old_stages.items()}
+                earlier -= places.keys()
+            if earlier:
+                return
+            if made.returning and moving is None:
+                self._changes.submit(self._stay(made), lambda result, error: None)
+                return
         waiting = self.waiting.get(name, {})
-        if moving is None and not self._graph.recovers(channel):
+        if moving is None and not made.recovers:
             waiting.clear()  # sent before the filter came to stay where it is
         for stage, node in places.items():
             if (taken := waiting.pop(stage, None)) is not None:
                 # Of a filter at its suppliers each has a part.
-                parts = [channel.checkpoint] if channel.checkpoint and len(places) > 1 else []
-                channel.checkpoint = merged([*parts, taken.checkpoint])
-                channel.fresh = False
-                if (next := channel.next) is not None and next.id == taken.change:
-                    channel.envelope, channel.next = next.envelope, None
-                    if next.late:
-                        narrow = self._wiring.narrow(channel)
-                        self._changes.submit(narrow, lambda result, error: None)
+                parts = [made.checkpoint] if made.checkpoint and len(places) > 1 else []
+                made.checkpoint = merged([*parts, taken.checkpoint])
+                if isinstance(made, Derived):
+                    self._goes_on(made, taken.change)
                 self._wiring.tell(node, CheckpointKept(stage))
         if moving is None:
             self.forget(name)  # what is left is of earlier places
 
-    def _stay(self, channel: Channel) -> Change:
+    def _goes_on(self, channel: Derived, change: int | None) -> None:
+        """A filter would go on from a new checkpoint, which was taken after a `change` of it."""
+        channel.fresh = False
+        if (next := channel.next) is not None and next.id == change:
+            channel.envelope, channel.next = next.envelope, None
+            if next.late:
+                narrow = self._wiring.narrow(channel)
+                self._changes.submit(narrow, lambda result, error: None)
+
+    def _stay(self, channel: Derived) -> Change:
         """What a filter made before it came to its suppliers is safe: from now on it is theirs."""
         if channel.closed or not channel.returning or self._changes.migration_of(channel.name):
             return
         if any(stage.node not in self._wiring.members for stage in channel.stages.values()):
             return  # it is lost with one of them, and goes on elsewhere
-        assert channel.parent is not None
         channel.returning, channel.checkpoint = False, None
         self.forget(channel.name)
         self._graph.relocate(channel, SUPPLIER)
-        parent = self._graph.channels[channel.parent]
+        parent = channel.parent
         kept_at = [*parent.outlets.values(), *self._graph.keepers(parent, channel.name)]
         yield from self._wiring.tidy(
             [
@@ -83,7 +88,7 @@ class Checkpoints:
                 *((each.node, ForgetTaker(each.id, channel.name)) for each in kept_at),
             ]
         )
-        for child in self._graph.children(channel.name):
+        for child in self._graph.children(channel):
             # One beside it was recovered as long as this was.
             if child.at == SUPPLIER and not child.closed and not child.returning:
                 child.returning = True

@@ -7,8 +7,8 @@ from activebroker.directory.changes import Attempt, Change, Changes
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.endings import Endings
 from activebroker.directory.migration import Migration, plan_move, plan_offload
-from activebroker.directory.names import channel_named, outlet_named, place_named
-from activebroker.directory.parts import SUPPLIER, Channel, Flow, Outlet, Relay
+from activebroker.directory.names import channel_named, place_named
+from activebroker.directory.parts import SUPPLIER, Derived, Flow, Made, Outlet, Relay, Root
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import Move, Offload, ReportNode
 from derivation.protocol import Finish, Outcome
@@ -39,14 +39,14 @@ class Derivations:
     def move(self, body: Move) -> Change:
         """Move a derived channel's filter. Raises MoveFailed, or what is wrong with the request."""
         channel = channel_named(self._graph, body.channel)
-        if channel.parent is None:
+        if not isinstance(channel, Derived):
             raise InvalidFilter(
                 f"Channel {channel.name!r} is not derived, there is no filter to move. To hand a "
                 "supplier's fan-out to a broker use supplier.offload(to=...)."
             )
-        parent = channel_named(self._graph, channel.parent)
+        parent = channel.parent
         nodes, engine = place_named(self._members, parent, body.to, body.node)
-        if channel.envelope is not None and channel.envelope.shared and body.to == SUPPLIER:
+        if channel.envelope.shared and body.to == SUPPLIER:
             raise InvalidFilter(
                 f"Filter {channel.envelope.name} is shared and cannot run at 'supplier'."
             )
@@ -64,23 +64,23 @@ class Derivations:
                     f"Channel {parent.name!r} has no supplier now, so there is no place "
                     "'supplier' to move to."
                 )
-        bound = [each for each in self._graph.children(channel.name) if each.at == SUPPLIER]
+        bound = [each for each in self._graph.children(channel) if each.at == SUPPLIER]
         if bound:
             raise MoveFailed(
                 f"Channel {bound[0].name!r} is derived from {channel.name!r} at 'supplier', in the "
                 f"process that runs {channel.name!r}: move {bound[0].name!r} first."
             )
         now = [(stage.node, stage.engine) for stage in channel.stages.values()]
-        recovers = body.to != SUPPLIER or self._graph.recovers(parent)
+        recovers = body.to != SUPPLIER or parent.recovers
         stays = now == [(node, engine) for node in nodes]
-        if stays and (body.to == channel.at or recovers == self._graph.recovers(channel)):
+        if stays and (body.to == channel.at or recovers == channel.recovers):
             self._graph.relocate(channel, body.to)
             channel.asked = body.to
             return None
         yield from self.move_to(channel, nodes, engine, body)
         return None
 
-    def move_to(self, channel: Channel, nodes: list[str], engine: str, body: Move) -> Change:
+    def move_to(self, channel: Derived, nodes: list[str], engine: str, body: Move) -> Change:
         """Move a filter to the nodes of a place. Raises MoveFailed, and Unreachable where its
         suppliers or consumers could not reach them."""
         migration = plan_move(self._graph, self._me, channel, nodes, engine, body)
@@ -91,8 +91,8 @@ class Derivations:
     def offload(self, body: Offload) -> Change:
         """Hand a supplier's fan-out, or a part of it, to a relay. Raises as `move` does."""
         channel = channel_named(self._graph, body.channel)
-        own = outlet_named(channel, body.supplier)
-        if own is None:
+        own = channel.outlet(body.supplier) if isinstance(channel, Root) else None
+        if not isinstance(channel, Root) or own is None:
             raise UnknownPlace(
                 f"Channel {channel.name!r} has no supplier {body.supplier!r}."
                 + suggestion(
@@ -110,14 +110,14 @@ class Derivations:
         return None
 
     def _handed_over(
-        self, channel: Channel, own: Outlet, consumers: tuple[str, ...] | None
+        self, channel: Root, own: Outlet, consumers: tuple[str, ...] | None
     ) -> list[Flow]:
         """The flows of a supplier that an offload is for. What runs beside it stays: it costs no
         link."""
         flows = [
             flow
             for flow in self._graph.out_of(own.id)
-            if flow.port.relays is None and flow.port.node != own.node
+            if not flow.port.relays and flow.port.node != own.node
         ]
         by = [each for each in self._graph.relays_of(channel, own.supplier) if each.newcomers]
         if by and not flows:
@@ -194,8 +194,8 @@ class Derivations:
             self._checkpoints.accept(migration.channel.name)
 
 
-def _now(channel: Channel) -> str:
+def _now(made: Made) -> str:
     """What has become of a channel whose filter could not move, or of a relay."""
-    if isinstance(channel, Relay):
-        return f"; the relay goes on at {channel.at!r}" if channel.stages else "; it has ended"
-    return "; it has ended" if channel.closed else f"; its filter goes on at {channel.at!r}"
+    if isinstance(made, Relay):
+        return f"; the relay goes on at {made.at!r}" if made.stages else "; it has ended"
+    return "; it has ended" if made.closed else f"; its filter goes on at {made.at!r}"

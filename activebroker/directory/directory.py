@@ -33,10 +33,9 @@ from activebroker.directory.names import (
     channel_named,
     free_name,
     open_names,
-    outlet_named,
     place_named,
 )
-from activebroker.directory.parts import SUPPLIER, Channel, Outlet, Port
+from activebroker.directory.parts import SUPPLIER, Channel, Derived, Outlet, Port, Root
 from activebroker.directory.placing import Placing
 from activebroker.directory.reconfiguration import reconfigure
 from activebroker.directory.recoveries import Recoveries
@@ -235,25 +234,24 @@ class Directory:
                 name = body.name
             if name is None or (channel := self.graph.channels.get(name)) is None:
                 return None
-            root = self.graph.root(channel)
+            root = channel.root
             for migration in self._changes.overdue():
-                if self.graph.root(migration.channel) is root:
+                if migration.channel.root is root:
                     return f"Channel {migration.plan.channel!r} is still moving"
-            for each in self.graph.subtree(root.name):
+            whole = isinstance(body, Move | Offload | Reconfigure | CloseChannel)
+            relays = (relay.name for relay in self.graph.relays_of(root))
+            if whole and any(map(self._recoveries.waits, relays)):
+                return f"A relay of channel {root.name!r} waits for a place to go on"
+            for each in self.graph.below(root):
                 if each.next is not None:
                     return f"The filter of channel {each.name!r} is still changing"
-                whole = isinstance(body, Move | Offload | Reconfigure | CloseChannel)
                 if whole and self._recoveries.waits(each.name):
                     return f"The filter of channel {each.name!r} waits for a place to go on"
-                relays = (relay.name for relay in self.graph.relays_of(each))
-                if whole and any(map(self._recoveries.waits, relays)):
-                    return f"A relay of channel {each.name!r} waits for a place to go on"
-            if isinstance(body, Reconfigure) and channel.returning:
-                return f"Channel {name!r} is still on its way to its suppliers"
-            if isinstance(body, Derive) and body.at == SUPPLIER:
-                if channel.returning:
+            if isinstance(channel, Derived):
+                beside = isinstance(body, Derive) and body.at == SUPPLIER
+                if channel.returning and (beside or isinstance(body, Reconfigure)):
                     return f"Channel {name!r} is still on its way to its suppliers"
-                if self._recoveries.waits(name):  # it would run beside that
+                if beside and self._recoveries.waits(name):
                     return f"The filter of channel {name!r} waits for a place to go on"
             if isinstance(body, OpenSupplier):
                 relayed = [each.own for each in self.graph.relays_of(channel)]
@@ -341,10 +339,12 @@ class Directory:
         bearer: str | None = None
         if isinstance(body, OpenSupplier):
             channel = self.graph.channels.get(body.channel)
-            own = outlet_named(channel, body.supplier) if channel is not None else None
+            own = channel.outlet(body.supplier) if isinstance(channel, Root) else None
             bearer = None if own is None else own.node
-        elif isinstance(body, Derive) and (channel := self.graph.channels.get(body.name or "")):
-            bearer = channel.owner if channel.owned and not channel.closed else None
+        elif isinstance(body, Derive):
+            known = self.graph.channels.get(body.name or "")
+            if isinstance(known, Derived) and known.owned and not known.closed:
+                bearer = known.owner
         return None if bearer == getattr(body, "node", None) else bearer
 
     def _prove(self, name: str, then: Callable[[], None], patience: float = AT_ONCE) -> None:
@@ -451,7 +451,7 @@ class Directory:
                     + " Give an event type to create it: channel(name, YourDataclass), or "
                     "channel(name, object) for any picklable object."
                 )
-            channel = self.graph.channels[body.name] = Channel(body.name, body.type)
+            channel = self.graph.channels[body.name] = Root(body.name, body.type)
         elif channel.closed:
             raise Closed(f"Channel {body.name!r} was closed.{channel.ended}")
         if body.type is not None:
@@ -464,18 +464,19 @@ class Directory:
         return None
 
     def _info(self, channel: Channel) -> dict[str, Any]:
-        return {"name": channel.name, "type": channel.type, "parent": channel.parent}
+        parent = channel.parent.name if isinstance(channel, Derived) else None
+        return {"name": channel.name, "type": channel.type, "parent": parent}
 
     # --- suppliers and consumers --------------------------------------------------------------
 
     def _open_supplier(self, body: OpenSupplier) -> Change:
         channel = channel_named(self.graph, body.channel)
-        if channel.parent is not None:
+        if isinstance(channel, Derived):
             raise InvalidFilter(
-                f"Channel {channel.name!r} is derived from {channel.parent!r}: its events come "
-                "from its filter, it takes no suppliers."
+                f"Channel {channel.name!r} is derived from {channel.parent.name!r}: its events "
+                "come from its filter, it takes no suppliers."
             )
-        if (own := outlet_named(channel, body.supplier)) is not None:
+        if (own := channel.outlet(body.supplier)) is not None:
             raise NameTaken(
                 f"Channel {channel.name!r} has a supplier {body.supplier!r} already, in the living "
                 f"process {own.node!r}: close it there first, or choose another name."
@@ -498,7 +499,7 @@ class Directory:
 
     def _close_supplier(self, body: CloseSupplier) -> Change:
         channel = self.graph.channels.get(body.channel)
-        if channel is not None and not channel.closed:
+        if isinstance(channel, Root) and not channel.closed:
             yield from self._endings.remove_supplier(channel, body.supplier)
         return None
 
@@ -531,10 +532,10 @@ class Directory:
         name = body.name or free_name(self.graph, f"{parent.name}.{body.envelope.name}")
         known = self.graph.channels.get(name)
         if known is not None and not known.closed:
-            if self._adopts(known, body):
+            if isinstance(known, Derived) and self._adopts(known, body):
                 known.owned, known.lease = True, body.lease
                 return self._info(known)
-            if known.owned or known.lease is None:
+            if isinstance(known, Root) or known.owned or known.lease is None:
                 raise NameTaken(f"A channel {name!r} exists already: choose another name.")
             if self._leases.taken(known):
                 raise NameTaken(
@@ -543,8 +544,16 @@ class Directory:
                     "another name."
                 )
             yield from self._endings.close(known)  # an orphan
-        child = Channel(name, body.envelope.output, parent.name, body.envelope, body.at, body.node)
-        child.lease, child.asked = body.lease, body.at
+        child = Derived(
+            name,
+            body.envelope.output,
+            parent=parent,
+            envelope=body.envelope,
+            at=body.at,
+            asked=body.at,
+            owner=body.node,
+            lease=body.lease,
+        )
         share_versions(child, parent)
         self.graph.channels[name] = child
         try:
@@ -562,12 +571,12 @@ class Directory:
             raise
         return self._info(child)
 
-    def _adopts(self, known: Channel, body: Derive) -> bool:
+    def _adopts(self, known: Derived, body: Derive) -> bool:
         """Whether a process asks for what one of its name had derived, and others still take."""
         ours = not known.owned and known.owner == body.node
-        return ours and (known.parent, known.envelope) == (body.channel, body.envelope)
+        return ours and (known.parent.name, known.envelope) == (body.channel, body.envelope)
 
-    def _end_unheld(self, channel: Channel, why: str) -> None:
+    def _end_unheld(self, channel: Derived, why: str) -> None:
         def end() -> Change:
             if channel.runs_out is not None:
                 log.info("channel %r ends:%s", channel.name, why)

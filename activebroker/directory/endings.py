@@ -8,8 +8,7 @@ import msgspec
 
 from activebroker.directory.changes import Attempt, Calls, Change, Changes
 from activebroker.directory.checkpoints import Checkpoints
-from activebroker.directory.names import outlet_named
-from activebroker.directory.parts import SUPPLIER, Channel, Port, Relay, Stage
+from activebroker.directory.parts import SUPPLIER, Channel, Derived, Port, Relay, Root, Stage
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.recovery import Stages
 from activebroker.directory.wiring import Wiring
@@ -47,10 +46,11 @@ class Endings:
 
     def close(self, top: Channel) -> Change:
         """End a channel with all below it; its consumers get what was published before."""
-        on_its_way = yield from self._on_its_way(top)
+        on_its_way: dict[int, Positions] = {}
+        if isinstance(top, Derived):
+            on_its_way = yield from self._on_its_way(top)
         calls: Calls = []
-        subtree = list(self._graph.subtree(top.name))
-        for channel in subtree:
+        for channel in self._graph.subtree(top):
             channel.closed = True
             for outlet in channel.outlets.values():
                 for flow in self._graph.out_of(outlet.id):
@@ -59,22 +59,19 @@ class Endings:
             # Consumers of a channel that never had a supplier, and relays.
             calls += [self._complete(port) for port in channel.ports.values()]
         calls = list(dict.fromkeys(calls))
-        if top.parent is None:
-            calls += [
-                (outlet.node, CloseOutlet(outlet.id, finished=True))
-                for outlet in top.outlets.values()
-            ]
-        else:
-            for stage in top.stages.values():
-                calls.append(self._complete(self._graph.channels[top.parent].ports[stage.id]))
-                for flow in self._graph.into(stage.id):
+        if isinstance(top, Derived):
+            for port in self._graph.inlets(top):
+                calls.append(self._complete(port))
+                for flow in self._graph.into(port.id):
                     behind = on_its_way.get(flow.outlet.id, {})
                     calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id, behind)))
-            calls += self._wiring.close_flows(self._graph.channels[top.parent], [], top.name)
+            calls += self._wiring.close_flows(top.parent, [], top.name)
+        else:
+            calls += [(each.node, CloseOutlet(each.id, True)) for each in top.outlets.values()]
         yield from self._wiring.tidy(calls)
         yield from self._forget(top)
 
-    def _on_its_way(self, top: Channel) -> Change:
+    def _on_its_way(self, top: Derived) -> Change:
         """How far suppliers have come with what relays have still to give a filter, by outlet of
         the relay."""
         flows = [flow for stage_id in top.stages for flow in self._graph.into(stage_id)]
@@ -94,27 +91,28 @@ class Endings:
 
     def _forget(self, top: Channel) -> Change:
         """Take a closed channel and all below it out of the picture."""
-        for channel in list(self._graph.subtree(top.name)):
+        for channel in self._graph.subtree(top):
             channel.closed = True
             for relay in self._graph.relays_of(channel):
                 self._remove_relay(relay)
             for outlet in list(channel.outlets.values()):
                 self._graph.remove_outlet(channel, outlet.id)
-            for stage_id in list(channel.stages):
-                self._graph.displace(channel, stage_id)
+            if isinstance(channel, Derived):
+                for stage_id in list(channel.stages):
+                    self._graph.displace(channel, stage_id)
+                channel.checkpoint, channel.returning, channel.next = None, False, None
+                self._checkpoints.forget(channel.name)
+                self._recoveries.forget(channel.name)
             channel.ports.clear()
             channel.takers.clear()
             channel.left.clear()
-            channel.checkpoint, channel.returning, channel.next = None, False, None
-            self._checkpoints.forget(channel.name)
-            self._recoveries.forget(channel.name)
-        self._graph.bury(top.name, CLOSED_KEPT)
-        if top.parent is not None:
-            yield from self._wiring.feed_relays(self._graph.channels[top.parent])
+        self._graph.bury(top, CLOSED_KEPT)
+        if isinstance(top, Derived):
+            yield from self._wiring.feed_relays(top.parent)
 
-    def remove_supplier(self, channel: Channel, supplier: str) -> Change:
+    def remove_supplier(self, channel: Root, supplier: str) -> Change:
         """End a supplier's outlet. Its relays stay until they have passed on what it gave them."""
-        if (own := outlet_named(channel, supplier)) is None:
+        if (own := channel.outlet(supplier)) is None:
             return
         yield from self._wiring.tidy([(own.node, CloseOutlet(own.id, finished=False))])
         self._graph.remove_outlet(channel, own.id)
@@ -127,7 +125,7 @@ class Endings:
         for each in self._graph.channels.values():
             if (outlet := each.outlets.get(outlet_id)) is not None:
                 outlet.drained = True
-                if stopped and outlet_id in each.stages:
+                if stopped and isinstance(each, Derived):
                     self._stopped(each, each.stages[outlet_id])
             if each.left.pop(outlet_id, None) is not None:
                 self._checkpoints.accept(each.name)
@@ -140,12 +138,10 @@ class Endings:
                     self._wiring.ask(relay.own.node, ForgetTaker(relay.own.id, relay.name))
         self._retire()
 
-    def _stopped(self, channel: Channel, stage: Stage) -> None:
+    def _stopped(self, channel: Derived, stage: Stage) -> None:
         """A filter has ended before its channel: keep nothing for it, and do not recover it."""
-        assert channel.parent is not None
-        parent = self._graph.channels[channel.parent]
         serving = [flow.outlet for flow in self._graph.into(stage.id)]
-        before = self._graph.keepers(parent, channel.name)
+        before = self._graph.keepers(channel.parent, channel.name)
         alone = len(channel.stages) == 1  # else each has what is at its node
         channel.stopped = alone
         for outlet in (*serving, *(each for each in before if alone or each.node == stage.node)):
@@ -157,8 +153,7 @@ class Endings:
         One that has merely lost sight of a living supplier is not: of the two, one has to go.
         """
         for relay in list(self._graph.relays.values()):
-            assert relay.parent is not None
-            left = relay.own.id not in self._graph.channels[relay.parent].outlets
+            left = relay.own.id not in relay.parent.outlets
             if left and all(outlet.drained for outlet in relay.outlets.values()):
                 if relay.stopped:  # its node need not tell anybody why any more
                     for stage in relay.stages.values():
@@ -187,27 +182,30 @@ class Endings:
         if died:
             yield from self._recoveries.died(name)
         for channel in list(self._graph.channels.values()):
-            for outlet in list(channel.outlets.values()):
-                if outlet.node == name and outlet.supplier is not None:
-                    yield from self.remove_supplier(channel, outlet.supplier)
+            if isinstance(channel, Root):
+                for outlet in list(channel.outlets.values()):
+                    if outlet.node == name and outlet.supplier is not None:
+                        yield from self.remove_supplier(channel, outlet.supplier)
             for port in list(channel.ports.values()):
                 if port.node == name and port.makes is None:
                     yield from self._wiring.remove_port(channel, port.id)
         # What is derived from a lost filter's channel goes on before it does.
-        for channel in reversed(self._downwards()):
+        for channel in reversed(self._graph.derived_downwards()):
             lost = [each for each in channel.stages.values() if each.node == name]
             lost_with = [each for each in channel.left.values() if each.node == name]
-            made_before = any(outlet.supplier is None for outlet in lost_with)
-            if made_before or (lost and not self._stays_with_suppliers(channel)):
+            stays_with_suppliers = channel.at == SUPPLIER and not channel.beside
+            if lost_with or (lost and not stays_with_suppliers):
                 yield from self._lose_filter(channel, name)
             elif lost:
                 yield from self._lose_stages(channel, lost)
             for outlet in lost_with:
                 channel.left.pop(outlet.id, None)
+        for root in self._graph.roots:
+            root.left = {id: each for id, each in root.left.items() if each.node != name}
         for relay in list(self._graph.relays.values()):
             if any(stage.node == name for stage in relay.stages.values()):
                 yield from self.lose_relay(relay)
-            elif relay.own.node == name and not self._graph.fed(relay):
+            elif relay.own.node == name and not relay.fed:
                 # What is on its way arrives; who is lost now cannot go on with it.
                 yield from self._wiring.tidy(
                     (outlet.node, ForgetTaker(outlet.id, taker))
@@ -215,15 +213,7 @@ class Endings:
                     for taker in relay.takers
                 )
 
-    def _downwards(self) -> list[Channel]:
-        """All channels, each behind the one it is derived from."""
-        roots = [each.name for each in self._graph.channels.values() if each.parent is None]
-        return [channel for root in roots for channel in self._graph.subtree(root)]
-
-    def _stays_with_suppliers(self, channel: Channel) -> bool:
-        return channel.at == SUPPLIER and not self._graph.beside(channel)
-
-    def _lose_stages(self, channel: Channel, lost: list[Stage]) -> Change:
+    def _lose_stages(self, channel: Derived, lost: list[Stage]) -> Change:
         """Suppliers are gone, and with them their filters: the channel goes on with the others."""
         outlets = tuple(stage.id for stage in lost)
         for stage in lost:
@@ -232,7 +222,7 @@ class Endings:
             (port.node, ReleasePort(port.id, outlets)) for port in channel.ports.values()
         )
 
-    def _lose_filter(self, channel: Channel, node: str) -> Change:
+    def _lose_filter(self, channel: Derived, node: str) -> Change:
         """A node is gone, and with it the place of a derived channel's filter, or what it had made
         at an earlier place."""
         if (moving := self._changes.migration_of(channel.name)) is not None:
@@ -242,7 +232,7 @@ class Endings:
             channel, f"{node!r}, which ran the filter of channel {channel.name!r}, is gone"
         )
 
-    def recover(self, channel: Channel, lost: str, also: Stages = ()) -> Change:
+    def recover(self, channel: Derived, lost: str, also: Stages = ()) -> Change:
         """Let a filter go on from its last checkpoint, or end the channel; `lost` tells what has
         happened. `also`: see `Recovery`."""
         if channel.next is not None:
@@ -255,13 +245,13 @@ class Endings:
 
     def go_on(self, name: str) -> Change:
         """What had to wait before it could go on need not any longer."""
-        subject = self._recoveries.subject(name)
-        if subject is None or not self._recoveries.waits(name):
+        if not self._recoveries.waits(name):
             return
-        if isinstance(subject, Relay):
-            yield from self.lose_relay(subject)
-        else:
-            yield from self.recover(subject, f"What ran the filter of channel {name!r} is gone")
+        match self._graph.made(name):
+            case Derived() as channel:
+                yield from self.recover(channel, f"What ran the filter of channel {name!r} is gone")
+            case Relay() as relay:
+                yield from self.lose_relay(relay)
 
     def lose_relay(self, relay: Relay) -> Change:
         """The place of a relay is gone. If there is no other, its supplier is closed."""
@@ -274,34 +264,30 @@ class Endings:
             self._changes.go_on()
         elif why := (yield from self._recoveries.recover(relay)):
             log.warning("supplier %r ends with its relay %r: %s", relay.supplier, relay.name, why)
-            assert relay.parent is not None
-            channel = self._graph.channels[relay.parent]
-            yield from self.remove_supplier(channel, relay.supplier)
+            yield from self.remove_supplier(relay.parent, relay.supplier)
             self._remove_relay(relay)
-            yield from self._wiring.tidy(self._wiring.close_flows(channel, [], relay.name))
+            yield from self._wiring.tidy(self._wiring.close_flows(relay.parent, [], relay.name))
             self._changes.go_on()
 
     def _end_served(self, relay: Relay) -> Change:
         """The place of a relay that was stopped is gone: whom it served have ended, but for those
         to whom that was still on its way."""
-        assert relay.parent is not None
-        parent = self._graph.channels[relay.parent]
         reason = (
             f"What {relay.at!r} passed on of supplier {relay.supplier!r} could not go on. "
             "Subscribe, or derive, again."
         )
-        for port in self._graph.wanting(relay):
-            if port.makes is not None:
-                yield from self.abandon(self._graph.channels[port.makes], reason)
+        for port in relay.wanting:
+            if isinstance(port.makes, Derived):
+                yield from self.abandon(port.makes, reason)
             else:
                 yield from self._wiring.tidy([(port.node, AbandonPort(port.id, reason))])
-                yield from self._wiring.remove_port(parent, port.id)
+                yield from self._wiring.remove_port(relay.parent, port.id)
 
-    def abandon(self, top: Channel, reason: str) -> Change:
+    def abandon(self, top: Derived, reason: str) -> Change:
         """What made a channel's events is gone: end it for its consumers, with all below it."""
         log.warning("channel %r ends: %s", top.name, reason)
         calls: Calls = []
-        for channel in self._graph.subtree(top.name):
+        for channel in (top, *self._graph.below(top)):
             channel.ended = f" {reason}"
             stages = channel.stages.values()
             calls += [(stage.node, Undeploy(stage.id, True)) for stage in stages]
@@ -311,8 +297,8 @@ class Endings:
                 for stage in stages:
                     calls += self._wiring.stop_feeding(channel, stage)
             calls += [(port.node, AbandonPort(port.id, reason)) for port in consumers]
-        if top.parent is not None:  # its stages may be gone before it has another place
-            outlets = self._graph.channels[top.parent].outlets.values()
-            calls += [(each.node, ForgetTaker(each.id, top.name)) for each in outlets]
+        # Its stages may be gone before it has another place.
+        outlets = top.parent.outlets.values()
+        calls += [(each.node, ForgetTaker(each.id, top.name)) for each in outlets]
         yield from self._wiring.tidy(calls)
         yield from self._forget(top)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from activebroker.directory.graph import Graph
-from activebroker.directory.parts import Channel
+from activebroker.directory.parts import Channel, Derived
 
 
 class Leases:
@@ -23,7 +23,7 @@ class Leases:
         graph: Graph,
         set_timer: Callable[[str, float | None], None],
         now: Callable[[], float],
-        end: Callable[[Channel, str], None],
+        end: Callable[[Derived, str], None],
     ) -> None:
         self._graph = graph
         self._set_timer = set_timer
@@ -32,19 +32,19 @@ class Leases:
 
     def taken(self, channel: Channel) -> bool:
         """Whether there is a subscription, or something derived from it."""
-        children = self._graph.children(channel.name)
+        children = self._graph.children(channel)
         return bool(channel.ports) or any(not child.closed for child in children)
 
     def disown(self, node: str) -> None:
         """A process is gone, and a successor of its name owns nothing."""
-        for channel in self._graph.channels.values():
+        for channel in self._graph.derived:
             if channel.owner == node:
                 channel.owned = False
 
     def review(self) -> None:
         """After a change: begin the leases of channels that nobody holds now, stop the others'."""
-        for channel in self._graph.channels.values():
-            if channel.parent is None or channel.lease is None:
+        for channel in self._graph.derived:
+            if channel.lease is None:
                 continue
             runs = not (channel.closed or channel.owned or self.taken(channel))
             if runs and channel.runs_out is None:
@@ -57,7 +57,7 @@ class Leases:
     def run_out(self, name: str) -> None:
         """Its time has passed; it may be held again by the time it is its turn to end."""
         channel = self._graph.channels.get(name)
-        if channel is not None and channel.runs_out is not None:
+        if isinstance(channel, Derived) and channel.runs_out is not None:
             why = (
                 f" {channel.owner!r}, which derived it, is gone, and nobody has taken it for "
                 f"{channel.lease:g} s."

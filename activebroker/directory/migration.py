@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activebroker.directory.graph import Graph
-from activebroker.directory.parts import Channel, Flow, Outlet, Port, Relay, Stage
+from activebroker.directory.parts import Derived, Flow, Made, Outlet, Port, Relay, Root, Stage
 from activebroker.matching import union
 from activebroker.protocol.messages import (
     Body,
@@ -47,7 +47,7 @@ class Migration:
     swap; `old_stages` are those that the origins give up.
     """
 
-    channel: Channel
+    channel: Made
     plan: Plan
     stages: dict[str, StageSpec]
     old_stages: dict[str, int]
@@ -120,25 +120,24 @@ class Migration:
 
 
 def plan_move(
-    graph: Graph, me: str, channel: Channel, nodes: list[str], engine: str, request: Move
+    graph: Graph, me: str, channel: Derived, nodes: list[str], engine: str, request: Move
 ) -> Migration:
     """Move the filter of a derived channel to `nodes`, at "supplier" those where `feeds` begin."""
-    assert channel.parent is not None
-    parent = graph.channels[channel.parent]
+    parent = channel.parent
     old = list(channel.stages.values())
     old_outlets = [channel.outlets[stage.id] for stage in old]
     local = request.to == "supplier"
     new = [Stage(graph.new_id(), node, engine) for node in nodes]
     by_node = {stage.node: stage for stage in new}
 
-    recovered = graph.recovers(channel)
-    stays = local and not graph.recovers(parent)  # and will be lost with its suppliers
+    recovered = channel.recovers
+    stays = local and not parent.recovers  # and will be lost with its suppliers
     swaps, sources, inputs = [], [], []
     suppliers: list[tuple[str, str]] = []
     for outlet, before in graph.feeds(channel):
         stage = by_node[outlet.node] if local else new[0]
-        port = Port(stage.id, stage.node, channel.predicate, makes=channel.name, recovers=True)
-        flow = Flow(graph.new_id(), parent.name, outlet, port)
+        port = Port(stage.id, stage.node, channel.predicate, makes=channel, recovers=True)
+        flow = Flow(graph.new_id(), parent, outlet, port)
         inputs.append(flow)
         after = tuple(each.id for each in before)
         swaps.append(
@@ -159,7 +158,7 @@ def plan_move(
     out_flows: list[Flow] = []
     for node, outlet in new_outlets.items():
         for port in channel.ports.values():
-            flow = Flow(graph.new_id(), channel.name, outlet, port)
+            flow = Flow(graph.new_id(), channel, outlet, port)
             out_flows.append(flow)
             after = tuple(each.id for each in old_flows if each.port.id == port.id)
             outputs[node].append(flow.spec(after))
@@ -211,7 +210,7 @@ def plan_move(
 def plan_offload(
     graph: Graph,
     me: str,
-    channel: Channel,
+    channel: Root,
     own: Outlet,
     moved: list[Flow],
     node: str,
@@ -219,12 +218,12 @@ def plan_offload(
 ) -> Migration:
     """Hand what a supplier's outlet `own` serves by the flows `moved` to a relay at `node`."""
     stage = Stage(graph.new_id(), node)
-    relay = Relay(f"relay {stage.id}", channel.type, channel.name, at=node, owner=own.node, own=own)
-    relay.wanted = union(flow.port.predicate for flow in moved)
+    wanted = union(flow.port.predicate for flow in moved)
+    relay = Relay(f"relay {stage.id}", channel, request.supplier, own, node, wanted)
     outlet = Outlet(stage.id, node, own.supplier)
-    port = Port(stage.id, node, relay.wanted, None, relay.name, True, own.supplier)
-    feed = Flow(graph.new_id(), channel.name, own, port)
-    out_flows = [Flow(graph.new_id(), channel.name, outlet, flow.port) for flow in moved]
+    port = Port(stage.id, node, wanted, relay, recovers=True)
+    feed = Flow(graph.new_id(), channel, own, port)
+    out_flows = [Flow(graph.new_id(), channel, outlet, flow.port) for flow in moved]
     plan = Plan(
         derivation=graph.new_id(),
         channel=channel.name,

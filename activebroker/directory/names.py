@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activebroker.core.errors import Closed, UnknownChannel, UnknownPlace, suggestion
 from activebroker.directory.graph import Graph
-from activebroker.directory.parts import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER, Channel, Outlet
+from activebroker.directory.parts import CONSUMER, FIXED_PLACES, SPARK, SUPPLIER, Channel
 from activebroker.protocol.specs import Member
 
 
@@ -16,12 +16,6 @@ def channel_named(graph: Graph, name: str) -> Channel:
     if channel.closed:
         raise Closed(f"Channel {name!r} was closed.{channel.ended}")
     return channel
-
-
-def outlet_named(channel: Channel, supplier: str) -> Outlet | None:
-    """A supplier's outlet in its own process."""
-    outlets = channel.outlets.values()
-    return next((each for each in outlets if each.supplier == supplier), None)
 
 
 def place_named(

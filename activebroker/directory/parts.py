@@ -1,10 +1,11 @@
-"""What the picture of a fabric is made of: channels, the outlets that produce them, the ports that
-want them, and the flows between.
+"""What the picture of a fabric is made of: channels and relays, the outlets that produce their
+events, the ports that want them, and the flows between.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar
 
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope
@@ -33,30 +34,34 @@ class Port:
     filter there forwards (not `certain`).
 
     `makes` is the derived channel whose filter it feeds, or the relay, None for a subscription;
-    `recovers`: if its node is lost, what it feeds goes on elsewhere. `relays` is the supplier of
-    a relay's port, which wants that one's own outlet only.
-    `runs` is set for a filter at the supplier: the channel that it makes. Such a port wants only
-    streams that begin beside it, and only those that feed no other port of the same `runs`.
+    `recovers`: if its node is lost, what it feeds goes on elsewhere. A relay's port wants its own
+    supplier's outlet only. `beside`: it is that of a filter at the supplier, and wants only streams
+    that begin beside it, and only those that feed no other port of that filter.
     """
 
     id: int
     node: str
     predicate: str | None = None
-    runs: str | None = None
-    makes: str | None = None
+    makes: Made | None = None
+    beside: bool = False
     recovers: bool = False
-    relays: str | None = None
     certain: bool = True
 
     @property
     def takers(self) -> int | str:
-        """Names the ports that share the streams between them: this one alone, or all of `runs`."""
-        return self.id if self.runs is None else self.runs
+        """Names the ports that share the streams between them: this one alone, or all of a filter
+        at its suppliers."""
+        return self.taker if self.beside else self.id
 
     @property
     def taker(self) -> str:
         """Who takes the events in the end, wherever the port is."""
-        return f"port {self.id}" if self.makes is None else self.makes
+        return f"port {self.id}" if self.makes is None else self.makes.name
+
+    @property
+    def relays(self) -> bool:
+        """Whether it is a relay's."""
+        return isinstance(self.makes, Relay)
 
 
 @dataclass(slots=True)
@@ -71,7 +76,7 @@ class Stage:
 @dataclass(slots=True)
 class Flow:
     id: int
-    channel: str
+    channel: Channel | Relay
     outlet: Outlet
     port: Port
 
@@ -117,52 +122,104 @@ class Next:
     late: bool = False
 
 
-@dataclass(slots=True)
-class Channel:
-    """`parent`, `envelope`, `at`, `owner` and `stages` are those of a derived channel.
-
-    `left` are outlets that have ended, and where something may still be kept for who takes the
+@dataclass(slots=True, eq=False)
+class _Channel:
+    """`left` are outlets that have ended, and where something may still be kept for who takes the
     channel. `takers` are those who take it, each with the positions behind which it began to.
 
-    `owned`: the process that derived it, `owner`, is there still. If not, and nobody takes it for
-    `lease` seconds (None: for ever), it ends, at `runs_out`. `ended` tells why it has.
-
     `versions` are those of its events' class that it was opened with; what is derived from it and
-    has events of that class shares them.
-
-    `next` is what the filter changes to, while it does. `asked` is the place where it was asked to
-    run, and `instead` why it is not there; empty where nothing kept it from there.
-
-    `checkpoint` is where the filter could go on if its node were lost; None and `fresh`: at the
-    very beginning. None and not `fresh`: it could not. `returning`: it is at its suppliers again,
-    but what it made at an earlier place may be lost still, so that it can go on elsewhere yet.
-    `stopped`: it was, by an error, and does not go on anywhere.
+    has events of that class shares them. `ended` tells why it has.
     """
 
     name: str
     type: TypeDescription
-    parent: str | None = None
-    envelope: Envelope | None = None
-    at: str = ""
-    owner: str = ""
     closed: bool = False
+    ended: str = ""
     outlets: dict[int, Outlet] = field(default_factory=dict)
     ports: dict[int, Port] = field(default_factory=dict)
-    stages: dict[int, Stage] = field(default_factory=dict)
     left: dict[int, Outlet] = field(default_factory=dict)
     takers: dict[str, Positions] = field(default_factory=dict)
+    versions: list[TypeDescription] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Root(_Channel):
+    """Has suppliers, with an outlet for each, in its own process."""
+
+    recovers: ClassVar[bool] = False
+
+    @property
+    def root(self) -> Root:
+        return self
+
+    def outlet(self, supplier: str) -> Outlet | None:
+        outlets = self.outlets.values()
+        return next((each for each in outlets if each.supplier == supplier), None)
+
+
+@dataclass(slots=True, eq=False)
+class Derived(_Channel):
+    """Has what the filter in `envelope` makes of `parent`; an outlet for each of its stages. `at`
+    is its place, `asked` the one where it was asked to run, and `instead` why it is not there;
+    empty where nothing kept it from there.
+
+    `owned`: the process that derived it, `owner`, is there still. If not, and nobody takes it for
+    `lease` seconds (None: for ever), it ends, at `runs_out`.
+
+    `next` is what the filter changes to, while it does. `checkpoint` is where the filter could go
+    on if its node were lost; None and `fresh`: at the very beginning. None and not `fresh`: it
+    could not. `returning`: it is at its suppliers again, but what it made at an earlier place may
+    be lost still, so that it can go on elsewhere yet. `stopped`: it was, by an error, and does not
+    go on anywhere.
+    """
+
+    supplier: ClassVar[None] = None  # its outlets are not one supplier's
+    _: KW_ONLY
+    parent: Channel
+    envelope: Envelope
+    at: str
+    owner: str
+    asked: str
+    instead: str = ""
+    owned: bool = True
+    lease: float | None = None
+    runs_out: float | None = None
+    stages: dict[int, Stage] = field(default_factory=dict)
+    next: Next | None = None
     checkpoint: Checkpoint | None = None
     fresh: bool = True
     returning: bool = False
     stopped: bool = False
-    next: Next | None = None
-    owned: bool = True
-    lease: float | None = None
-    runs_out: float | None = None
-    ended: str = ""
-    asked: str = ""
-    instead: str = ""
-    versions: list[TypeDescription] = field(default_factory=list)
+
+    @property
+    def root(self) -> Root:
+        return self.parent.root
+
+    @property
+    def recovers(self) -> bool:
+        """Whether its filter goes on elsewhere if its node is lost. One at its suppliers does not:
+        they are lost with it."""
+        return self.at != SUPPLIER or self.returning or self.beside
+
+    @property
+    def beside(self) -> bool:
+        """Whether it is at its supplier, which is a filter that goes on elsewhere."""
+        return self.at == SUPPLIER and self.parent.recovers
+
+    @property
+    def predicate(self) -> str | None:
+        return self.envelope.predicate
+
+    @property
+    def wanting(self) -> list[Port]:
+        """The ports of those who take it."""
+        return list(self.ports.values())
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """(node, stage) where it is, and where it was and may have something still."""
+        now = [(stage.node, stage.id) for stage in self.stages.values()]
+        return now + [(outlet.node, outlet.id) for outlet in self.left.values()]
 
     def stage_spec(
         self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None
@@ -171,44 +228,83 @@ class Channel:
             stage.id, self.name, stage.engine, self.envelope, self.owner, recovers, checkpoint
         )
 
-    @property
-    def predicate(self) -> str | None:
-        return None if self.envelope is None else self.envelope.predicate
 
-
-@dataclass(slots=True)
-class Relay(Channel):
+@dataclass(slots=True, eq=False)
+class Relay:
     """What a broker passes on of one supplier of the channel `parent`: `own` is the supplier's
     outlet, which feeds it. It is placed, saved and recovered as a filter is, at one stage.
 
     `takers` are those it serves, wherever they are (with no positions: from the relay's begin).
-    `newcomers`: it serves those who come later, too. `wanted` is
-    the predicate of its feed, `since` the positions from which on the feed carries that.
+    `newcomers`: it serves those who come later, too. `wanted` is the predicate of its feed, `since`
+    the positions from which on the feed carries that.
     """
 
-    own: Outlet = field(kw_only=True)
+    recovers: ClassVar[bool] = True
+    name: str
+    parent: Root
+    supplier: str
+    own: Outlet
+    at: str
+    wanted: str | None
     newcomers: bool = False
-    wanted: str | None = None
     since: Positions = field(default_factory=dict)
+    outlets: dict[int, Outlet] = field(default_factory=dict)
+    takers: dict[str, Positions] = field(default_factory=dict)
+    stages: dict[int, Stage] = field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
+    stopped: bool = False
 
     @property
-    def supplier(self) -> str:
-        assert self.own.supplier is not None
-        return self.own.supplier
+    def owner(self) -> str:
+        return self.own.node
+
+    @property
+    def root(self) -> Root:
+        return self.parent
 
     @property
     def predicate(self) -> str | None:
         return self.wanted
 
     @property
+    def places(self) -> list[tuple[str, int]]:
+        """(node, stage) where it is."""
+        return [(each.node, each.id) for each in self.stages.values()]
+
+    @property
     def outlet(self) -> Outlet | None:
         """Where it is served, None while it has no place."""
         return next(iter(self.outlets.values()), None)
 
+    @property
+    def wanting(self) -> list[Port]:
+        """The ports of those whom it serves."""
+        return [port for port in self.parent.ports.values() if port.taker in self.takers]
+
+    @property
+    def fed(self) -> bool:
+        """Whether its supplier, or what is kept of it, is there still."""
+        return self.own.id in self.parent.outlets or self.own.id in self.parent.left
+
     def stage_spec(
         self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None
     ) -> StageSpec:
-        assert self.parent is not None
         return StageSpec(
-            stage.id, self.parent, stage.engine, None, self.owner, recovers, checkpoint, self.name
+            stage.id,
+            self.parent.name,
+            stage.engine,
+            None,
+            self.owner,
+            recovers,
+            checkpoint,
+            self.name,
         )
+
+
+Channel = Root | Derived
+Made = Derived | Relay  # by a stage: of a filter, or of a relay
+
+
+def inputs_of(made: Made) -> Positions:
+    """How far it has come with what feeds it, by its last checkpoint."""
+    return made.checkpoint.inputs if made.checkpoint is not None else {}

@@ -14,7 +14,7 @@ from activebroker.core.errors import ActiveBrokerError, PayloadRefused
 from activebroker.directory.changes import PATIENCE, Change, Changes
 from activebroker.directory.derivations import Derivations
 from activebroker.directory.endings import Endings
-from activebroker.directory.parts import CONSUMER, SUPPLIER, Channel
+from activebroker.directory.parts import CONSUMER, SUPPLIER, Channel, Derived
 from activebroker.directory.recovery import Recovery
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import Move
@@ -49,31 +49,30 @@ class Placing:
     def connect(self, channel: Channel) -> Change:
         """Give every port of a channel, and of what is derived from it at the supplier, a flow
         from every outlet."""
-        for child in self._graph.children(channel.name):
+        for child in self._graph.children(channel):
             if self._is_beside(child):
-                yield from self._beside(channel, child)
+                yield from self._beside(child)
                 if not child.closed:
                     yield from self.connect(child)
         yield from self._wiring.connect(channel)
 
-    def _is_beside(self, child: Channel) -> bool:
+    def _is_beside(self, child: Derived) -> bool:
         """Whether a filter runs, or begins, wherever the parent channel has an outlet."""
-        assert child.parent is not None
-        waits = self._waits(child.parent) or self._waits(child.name)
+        waits = self._waits(child.parent.name) or self._waits(child.name)
         return child.at == SUPPLIER and not child.closed and not waits
 
-    def _beside(self, channel: Channel, child: Channel) -> Change:
+    def _beside(self, child: Derived) -> Change:
         """Put a filter beside each supplier that has none yet."""
         placed = {stage.node for stage in child.stages.values()}
-        nodes = [node for node in self._graph.unserved(channel, child) if node not in placed]
+        nodes = [node for node in self._graph.unserved(child) if node not in placed]
         try:
             yield from self._wiring.deploy(child, nodes, "python")
         except PayloadRefused as refusal:
             yield from self._instead(child, str(refusal))
 
-    def _instead(self, channel: Channel, reason: str) -> Change:
+    def _instead(self, channel: Derived, reason: str) -> Change:
         """Put a filter at one place that can run it; end its channel if there is none."""
-        for child in self._graph.children(channel.name):
+        for child in self._graph.children(channel):
             if self._is_beside(child) and child.stages:  # it runs beside this one, which leaves
                 yield from self._instead(child, reason)
         asked = channel.asked
@@ -106,7 +105,7 @@ class Placing:
             channel, f"Channel {channel.name!r} has ended.{channel.ended}"
         )
 
-    def _put(self, channel: Channel, node: str) -> Change:
+    def _put(self, channel: Derived, node: str) -> Change:
         """Move a filter from its suppliers to a node, or begin with it there."""
         at = CONSUMER if node == channel.owner else node
         if channel.stages:

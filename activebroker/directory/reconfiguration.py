@@ -14,7 +14,7 @@ import msgspec
 from activebroker.core.errors import ActiveBrokerError, InvalidFilter, ReconfigurationFailed
 from activebroker.directory.changes import Attempt, Change
 from activebroker.directory.names import channel_named
-from activebroker.directory.parts import Channel, Flow, Next, Outlet
+from activebroker.directory.parts import Derived, Flow, Next, Outlet
 from activebroker.directory.wiring import Wiring
 from activebroker.matching import union
 from activebroker.protocol.messages import ENDED, ChangeStage, KeepStage, Reconfigure, ReportSent
@@ -32,7 +32,7 @@ def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
     """
     graph = wiring.graph
     channel = channel_named(graph, body.channel)
-    if channel.parent is None or channel.envelope is None:
+    if not isinstance(channel, Derived):
         raise InvalidFilter(f"Channel {channel.name!r} is not derived: it has no filter.")
     feeds = [(outlet, flows) for outlet, flows in graph.feeds(channel) if flows]
     relays = [relay for outlet, _ in feeds if (relay := graph.relay_at(outlet)) is not None]
@@ -41,8 +41,7 @@ def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
             f"The filter of channel {channel.name!r} {STAYS}: supplier "
             f"{relays[0].supplier!r} has handed it over to {relays[0].at!r}. Derive it anew."
         )
-    ports = [graph.channels[channel.parent].ports[stage_id] for stage_id in channel.stages]
-    wanted = dict.fromkeys([channel.predicate, *(port.predicate for port in ports)])
+    wanted = dict.fromkeys([channel.predicate, *(each.predicate for each in graph.inlets(channel))])
     wide = union([*wanted, body.envelope.predicate])
     change = channel.next = Next(graph.new_id(), body.envelope)
     outcome: str | None = f"{STAYS}: a source of its events did not answer"
@@ -53,7 +52,9 @@ def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
                 [(outlet.node, ReportSent(outlet.id, channel.name)) for outlet, _ in feeds]
             )
             if None not in sent:
-                outcome = yield from _change(wiring, channel, body.patience, feeds, sent, widened)
+                outcome = yield from _change(
+                    wiring, channel, change, body.patience, feeds, sent, widened
+                )
     except ActiveBrokerError:
         channel.next = None
         yield from wiring.narrow(channel)
@@ -70,7 +71,8 @@ def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
 
 def _change(
     wiring: Wiring,
-    channel: Channel,
+    channel: Derived,
+    change: Next,
     patience: float,
     feeds: list[tuple[Outlet, list[Flow]]],
     sent: list[Any],
@@ -78,8 +80,7 @@ def _change(
 ) -> Change:
     """Let the stages change, each behind what it was `sent`. Returns what has become of that, if
     they have not."""
-    stages, change = list(channel.stages.values()), channel.next
-    assert change is not None
+    stages = list(channel.stages.values())
     behind: dict[int, dict[int, Positions]] = {stage.id: {} for stage in stages}
     passed: dict[int, Positions] = {stage.id: {} for stage in stages}
     for (outlet, flows), upto in zip(feeds, sent, strict=True):
@@ -115,7 +116,7 @@ def _change(
             failures.append(f"{STAYS}: {stage.node!r} {LATE}")
     if channel.envelope is change.envelope:  # the directory has its new state
         return None
-    if failures and wiring.graph.recovers(channel):
+    if failures and channel.recovers:
         return CHANGING if changing else failures[0]
     if stages and not changing and len(failures) == len(stages):
         return failures[0]

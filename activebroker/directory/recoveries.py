@@ -10,7 +10,7 @@ while for one: who has died may come back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from activebroker.directory.changes import Attempt, Change
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.deaths import Budget, Record, acquit
-from activebroker.directory.parts import Channel, Relay
+from activebroker.directory.parts import Derived, Made, Relay, inputs_of
 from activebroker.directory.recovery import PROOF, Recovery, Refusals, Stages
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import ReportSent, Undeploy
@@ -79,42 +79,42 @@ class Recoveries:
         """A process has died: remember what it had, and what that had to do."""
         lost = [
             each
-            for each in self._all()
-            if self._graph.recovers(each) and any(s.node == node for s in each.stages.values())
+            for each in self._graph.all_made()
+            if each.recovers and any(s.node == node for s in each.stages.values())
         ]
         now = self._now()
         for each in lost:
             stuck = yield from self._stuck(each)
             self._records.setdefault(each.name, Record()).died(node, now, stuck)
-        filters = [each for each in lost if not isinstance(each, Relay)]
-        found = [(self._records[each.name], _inputs(each)) for each in filters]
+        filters = [each for each in lost if isinstance(each, Derived)]
+        found = [(self._records[each.name], inputs_of(each)) for each in filters]
         acquit(found, self._records.values(), self._budget, now)
 
-    def recover(self, channel: Channel, also: Stages = ()) -> Change:
+    def recover(self, made: Made, also: Stages = ()) -> Change:
         """Let it go on from its last checkpoint, now or later. Returns why it does not, if so.
 
         `also`: see `Recovery.recover`.
         """
-        name, now = channel.name, self._now()
+        name, now = made.name, self._now()
         search = self._waiting.pop(name, None) or Search(now)
         search.left = (*search.left, *also)
-        relay = isinstance(channel, Relay)  # which runs nobody's code
-        if not relay and (why := self._recovery.impossible(channel)):
+        relay = isinstance(made, Relay)  # which runs nobody's code
+        if not relay and (why := self._recovery.impossible(made)):
             return f"it could not go on elsewhere: {why}"
         record = self._records.get(name, Record())
-        inputs = _inputs(channel)
+        inputs = inputs_of(made)
         if not relay and (why := record.spent(self._budget, inputs, now)):
             return f"it is in quarantine: {why}"
         if not relay and (pause := record.pause(now)) > 1e-6:
             log.info("what makes channel %r goes on in %.1f s", name, pause)
             search.none = now + pause
-            yield from self._later(channel, search, pause)
+            yield from self._later(made, search, pause)
             return ""
         self._checkpoints.forget(name)
         deaths = 0 if relay else record.by_one_event(inputs)
         suspect = deaths >= self._budget.suspect
-        taken = self._on_trial(channel, deaths)
-        places = self._recovery.candidates(channel, deaths > 0, suspect, taken)
+        taken = self._on_trial(made, deaths)
+        places = self._recovery.candidates(made, deaths > 0, suspect, taken)
         refused = search.refusals
         places = [each for each in places if not refused.final(self._members[each])]
         spared = any(map(self._recovery.is_spare, places))
@@ -122,7 +122,7 @@ class Recoveries:
         if taken:  # there is one, where another is tried
             search.none, patience = now, LONGEST_WAIT
         if not spared and now - search.none < patience:
-            yield from self._later(channel, search, LOOK_UP)
+            yield from self._later(made, search, LOOK_UP)
             return ""
         if deaths and not places:
             tried = f" ({story})" if (story := refused.story()) else ""
@@ -130,49 +130,37 @@ class Recoveries:
                 f"it is in quarantine: {record.story()}; and there was no place for it but the "
                 f"directory's{tried}"
             )
-        if search.tried is None:
-            search.tried = now
-        place = yield from self._recovery.recover(channel, places, refused, search.left)
+        since = search.tried = now if search.tried is None else search.tried
+        place = yield from self._recovery.recover(made, places, refused, search.left)
         if place is None:
-            return (yield from self._not_now(channel, search, places))
+            return (yield from self._not_now(made, search, places, since))
         if place in self._members:
             record.placed = self._now()
             log.info("what makes channel %r goes on at %r", name, place)
         return ""
 
-    def _not_now(self, channel: Channel, search: Search, places: list[str]) -> Change:
+    def _not_now(self, made: Made, search: Search, places: list[str], since: float) -> Change:
         """None of `places` took it. They are asked again, for a while, unless none can run it."""
-        if why := self._recovery.impossible(channel):
+        if why := self._recovery.impossible(made):
             return f"it could not go on elsewhere: {why}"
-        assert search.tried is not None
-        refused, lasts = search.refusals, self._now() - search.tried
+        refused, lasts = search.refusals, self._now() - since
         may_yet = any(not refused.final(self._members.get(each)) for each in places)
         if may_yet and lasts < LONGEST_WAIT:
-            yield from self._later(channel, search, ONCE_MORE)
+            yield from self._later(made, search, ONCE_MORE)
             return ""
         return f"it could not go on elsewhere: {refused.story() or 'there is no broker'}"
 
-    def subject(self, name: str) -> Channel | None:
-        """The filter's channel, or the relay, of this name."""
-        return self._graph.relays.get(name) or self._graph.channels.get(name)
-
-    def _all(self) -> Iterator[Channel]:
-        """Relays, and derived channels, each after the one it is derived from."""
-        yield from self._graph.relays.values()
-        for root in [each for each in self._graph.channels.values() if each.parent is None]:
-            yield from (each for each in self._graph.subtree(root.name) if each is not root)
-
-    def _stuck(self, channel: Channel) -> Change:
+    def _stuck(self, made: Made) -> Change:
         """How far it has come, by supplier of which it has been sent more."""
         graph = self._graph
-        if isinstance(channel, Relay):
-            feeds = [channel.own]
+        if isinstance(made, Relay):
+            feeds = [made.own]
         else:
-            feeds = [outlet for outlet, flows in graph.feeds(channel) if flows]
-        inputs = _inputs(channel)
+            feeds = [outlet for outlet, flows in graph.feeds(made) if flows]
+        inputs = inputs_of(made)
         asked = [outlet for outlet in feeds if outlet.node in self._members]
         answers = yield Attempt(
-            [(each.node, ReportSent(each.id, channel.name)) for each in asked], PROOF
+            [(each.node, ReportSent(each.id, made.name)) for each in asked], PROOF
         )
         sent = dict(zip((each.id for each in asked), answers, strict=True))
         stuck: Positions = {}
@@ -186,40 +174,34 @@ class Recoveries:
             if outlet.supplier is not None and graph.relay_at(outlet) is None:
                 stuck[outlet.supplier] = inputs.get(outlet.supplier, NOWHERE)
             else:
-                above = (graph.relay_at(outlet) or graph.channels[channel.parent or ""]).name
+                above = (graph.relay_at(outlet) or made.parent).name
                 record = self._records.get(above, Record())
                 stuck |= {each: inputs.get(each, NOWHERE) for each in record.stuck}
         return stuck
 
-    def _on_trial(self, channel: Channel, deaths: int) -> list[str]:
+    def _on_trial(self, made: Made, deaths: int) -> list[str]:
         """Where it does not go yet: to a suspect that has not had the time to prove anything; nor,
         if it is suspect itself, to another that had its share in a death."""
-        if isinstance(channel, Relay):
+        if isinstance(made, Relay):
             return []
         enough = 1 if deaths >= self._budget.suspect else self._budget.suspect
         nodes = []
-        for each in self._all():
+        for each in self._graph.all_made():
             record = self._records.get(each.name)
-            if record is None or each is channel or record.placed is None:
+            if record is None or each is made or record.placed is None:
                 continue
-            blamed = record.by_one_event(_inputs(each)) >= enough
+            blamed = record.by_one_event(inputs_of(each)) >= enough
             if blamed and self._now() - record.placed < TRIAL:
                 nodes += [stage.node for stage in each.stages.values()]
         spare = (each for each in nodes if each in self._members and self._recovery.is_spare(each))
         return list(spare)
 
-    def _later(self, channel: Channel, search: Search, after: float) -> Change:
+    def _later(self, made: Made, search: Search, after: float) -> Change:
         """Until then it is nowhere: not at hosts that live, nor at the next process of the name of
         its last one."""
-        old = [*search.left, *((stage.node, stage.id) for stage in channel.stages.values())]
-        old += [(outlet.node, outlet.id) for outlet in channel.left.values()]
-        search.left = tuple(dict.fromkeys(old))
-        self._waiting[channel.name] = search
-        self._graph.unplace(channel)
-        self._set_timer(channel.name, after)
+        search.left = tuple(dict.fromkeys([*search.left, *made.places]))
+        self._waiting[made.name] = search
+        self._graph.unplace(made)
+        self._set_timer(made.name, after)
         calls = [(node, Undeploy(stage, discard=True)) for node, stage in search.left]
         yield from self._wiring.tidy(calls)
-
-
-def _inputs(channel: Channel) -> Positions:
-    return channel.checkpoint.inputs if channel.checkpoint is not None else {}

@@ -19,7 +19,16 @@ import msgspec
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 from activebroker.directory.changes import Attempt, Change
-from activebroker.directory.parts import SUPPLIER, Channel, Flow, Outlet, Relay, Stage
+from activebroker.directory.parts import (
+    SUPPLIER,
+    Derived,
+    Flow,
+    Made,
+    Outlet,
+    Relay,
+    Stage,
+    inputs_of,
+)
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import Deploy, OpenFlow, ReleasePort, ReportNode, Undeploy
 from activebroker.protocol.specs import Member, Positions, later
@@ -58,20 +67,22 @@ class Recovery:
         self._members = wiring.members
         self._expel = expel
 
-    def impossible(self, channel: Channel) -> str:
+    def impossible(self, made: Made) -> str:
         """Why it cannot go on, wherever that were; empty if it can."""
-        if isinstance(channel, Relay):
-            return "" if self._feeds(channel) else "its supplier is gone"
-        if channel.stopped or channel.closed:
-            return "it has been stopped"
-        if not self._graph.recovers(channel):
-            return "it has been lost with its supplier"
-        known = channel.checkpoint is not None or channel.fresh
-        return "" if known else "there is no checkpoint of it"
+        match made:
+            case Relay():
+                return "" if self._feeds(made) else "its supplier is gone"
+            case Derived() if made.stopped or made.closed:
+                return "it has been stopped"
+            case Derived() if not made.recovers:
+                return "it has been lost with its supplier"
+            case Derived():
+                known = made.checkpoint is not None or made.fresh
+                return "" if known else "there is no checkpoint of it"
 
     def candidates(
         self,
-        channel: Channel,
+        made: Made,
         died: bool = False,
         suspect: bool = False,
         avoid: Iterable[str] = (),
@@ -83,25 +94,26 @@ class Recovery:
         directory's node, unless that has derived it; once it is `suspect`, only to other brokers.
         """
         load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
-        for each in (*self._graph.channels.values(), *self._graph.relays.values()):
+        for each in self._graph.all_made():
             for stage in each.stages.values():
                 if stage.node in load:
                     load[stage.node] += 1
-        brokers = sorted(load, key=lambda at: (at != channel.at, at == self._me, load[at]))
-        beside = [
-            stage.node
-            for child in self._graph.children(channel.name)
-            if child.at == SUPPLIER
-            for stage in child.stages.values()
-        ]
-        consumers = [port.node for port in self._graph.wanting(channel)]
-        # Of a relay that is its supplier: to hand its fan-out back to it is the last resort.
-        others = [channel.owner, *consumers]
-        others = others[::-1] if isinstance(channel, Relay) else others
-        places = dict.fromkeys([*beside, *brokers, *others])
+        brokers = sorted(load, key=lambda at: (at != made.at, at == self._me, load[at]))
+        consumers = [port.node for port in made.wanting]
+        match made:
+            case Derived():
+                beside = [
+                    stage.node
+                    for child in self._graph.children(made)
+                    if child.at == SUPPLIER
+                    for stage in child.stages.values()
+                ]
+                places = dict.fromkeys([*beside, *brokers, made.owner, *consumers])
+            case Relay():  # to hand its fan-out back to its supplier is the last resort
+                places = dict.fromkeys([*brokers, *reversed(consumers), made.owner])
         found = [name for name in places if name in self._members and name not in avoid]
         if died:
-            last = [self._me] if channel.owner == self._me else []
+            last = [self._me] if made.owner == self._me else []
             found = [name for name in found if name != self._me] + last
         if suspect:
             found = [name for name in found if self.is_spare(name)]
@@ -112,7 +124,7 @@ class Recovery:
         return self._members[node].is_broker and node != self._me
 
     def recover(
-        self, channel: Channel, places: list[str], refusals: Refusals, also: Stages = ()
+        self, made: Made, places: list[str], refusals: Refusals, also: Stages = ()
     ) -> Change:
         """Put a channel's filter together again at the first of `places` that takes it. Returns
         the node; None if there was none, and the picture is what it was.
@@ -120,14 +132,12 @@ class Recovery:
         `also` are (node, stage) of a derivation that was under way; what is left of them goes.
         """
         graph = self._graph
-        old = [(stage.node, stage.id) for stage in channel.stages.values()]
-        old += [(outlet.node, outlet.id) for outlet in channel.left.values()]
-        old = list(dict.fromkeys([*old, *also]))
+        old = list(dict.fromkeys([*made.places, *also]))
         yield from self._wiring.tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
-        if channel.stopped:  # as they have told by now, and it would be anew
+        if made.stopped:  # as they have told by now, and it would be anew
             return None
         outlets = tuple(stage for _, stage in old)
-        ports = graph.wanting(channel)
+        ports = made.wanting
         asked = [port for port in ports if port.node in self._members]
         came = yield from self._wiring.tidy(
             (port.node, ReleasePort(port.id, outlets)) for port in asked
@@ -135,8 +145,7 @@ class Recovery:
         received: dict[int, Positions] = {}
         for port in ports:
             if port.makes is not None:  # should it be lost as well, it will go on from there
-                child = graph.channels[port.makes]
-                received[port.id] = child.checkpoint.inputs if child.checkpoint else {}
+                received[port.id] = inputs_of(port.makes)
         for port, got in zip(asked, came, strict=True):
             if got is not None:
                 received[port.id] = msgspec.convert(got, Positions)
@@ -144,43 +153,51 @@ class Recovery:
                 self._expel(port.node)
         for port in ports:  # what was before they began is not for them, or has holes for them
             if port.id in received:
-                began = channel.takers.get(port.taker, {})
+                began = made.takers.get(port.taker, {})
                 received[port.id] = later(received[port.id], began)
-        feeds = self._feeds(channel)
-        if isinstance(channel, Relay) and not feeds:
+        feeds = self._feeds(made)
+        if isinstance(made, Relay) and not feeds:
             return None
-        engine = next((stage.engine for stage in channel.stages.values()), "python")
-        stage: Stage | None = yield from self._start(channel, places, engine, refusals)
+        engine = next((stage.engine for stage in made.stages.values()), "python")
+        stage: Stage | None = yield from self._start(made, places, engine, refusals)
         if stage is None:
             return None
-        node, place, follows = stage.node, channel.at, graph.beside(channel)
-        if isinstance(channel, Relay) and not self._lives(channel.own):
-            yield from self._take_back(channel, stage)
+        if isinstance(made, Relay) and not self._lives(made.own):
+            yield from self._take_back(made, stage)
             return None  # its supplier was lost meanwhile
         for stage_id in outlets:
-            graph.displace(channel, stage_id)
+            graph.displace(made, stage_id)
+        match made:
+            case Derived():
+                self._relocate(made, stage.node)
+            case Relay():
+                made.at = stage.node
+        if stage.node in self._members:
+            yield from self._connect(made, stage, feeds, received)
+        else:
+            self._serve(made, stage, feeds)  # it is lost there, as others with that node
+        return stage.node
+
+    def _relocate(self, channel: Derived, node: str) -> None:
+        """A filter goes on at a node."""
         channel.left.clear()
         channel.returning = False
-        if not follows:
-            graph.relocate(channel, node)
-            channel.instead = f"The process at {place!r}, where it ran, is gone."
+        if not channel.beside:
+            gone = f"The process at {channel.at!r}, where it ran, is gone."
+            self._graph.relocate(channel, node)
+            channel.instead = gone
         if node not in self._members:
-            self._serve(channel, stage, feeds)  # it is lost there, as others with that node
-            return node
-        for child in graph.children(channel.name):
+            return
+        for child in self._graph.children(channel):
             for each in child.stages.values():
                 if child.at == SUPPLIER and each.node != node:  # which could not run this one
-                    graph.relocate(child, each.node)
+                    self._graph.relocate(child, each.node)
                     child.instead = (
                         f"Channel {channel.name!r}, whose filter was beside it, goes on at "
                         f"{node!r}."
                     )
-        yield from self._connect(channel, stage, feeds, received)
-        return node
 
-    def _start(
-        self, channel: Channel, places: list[str], engine: str, refusals: Refusals
-    ) -> Change:
+    def _start(self, made: Made, places: list[str], engine: str, refusals: Refusals) -> Change:
         """Start a filter from its checkpoint at the first of `places` that takes it, or is lost
         meanwhile. Returns the stage, None if there was none."""
         graph = self._graph
@@ -191,37 +208,36 @@ class Recovery:
             if heard is None:  # it may be dead already: the filter is not to be blamed for that
                 refusals.errors[member] = Unreachable(f"{node!r} did not answer")
                 continue
-            stage = graph.place(channel, node, engine)
+            stage = graph.place(made, node, engine)
             try:
-                yield [(node, Deploy(channel.stage_spec(stage, True, channel.checkpoint)))]
+                yield [(node, Deploy(made.stage_spec(stage, True, made.checkpoint)))]
             except ActiveBrokerError as error:
-                log.warning("channel %r cannot go on at %r: %s", channel.name, node, error)
+                log.warning("channel %r cannot go on at %r: %s", made.name, node, error)
                 if node in self._members:
                     refusals.errors[member] = error
-                    yield from self._take_back(channel, stage)
+                    yield from self._take_back(made, stage)
                     continue
             return stage
         return None
 
-    def _take_back(self, channel: Channel, stage: Stage) -> Change:
-        self._graph.displace(channel, stage.id)
+    def _take_back(self, made: Made, stage: Stage) -> Change:
+        self._graph.displace(made, stage.id)
         yield from self._wiring.tidy([(stage.node, Undeploy(stage.id, discard=True))])
 
-    def _feeds(self, channel: Channel) -> list[tuple[Outlet, bool]]:
+    def _feeds(self, made: Made) -> list[tuple[Outlet, bool]]:
         """The outlets of the parent that keep events for the filter, or will make them: those that
         serve it no more first, and of each supplier in the order in which they served it. True: it
         is still served from there, if not now."""
-        assert channel.parent is not None
-        graph, parent = self._graph, self._graph.channels[channel.parent]
-        if isinstance(channel, Relay):
-            own = channel.own
-            lives = own.node in self._members and graph.fed(channel)
+        graph, parent = self._graph, made.parent
+        if isinstance(made, Relay):
+            own = made.own
+            lives = own.node in self._members and made.fed
             return [(own, own.id in parent.outlets)] if lives else []
         earlier_places = [each for each in parent.left.values() if each.supplier is None]
         if any(each.node not in self._members for each in earlier_places):
             return []  # the parent's filter goes on anew as well, and will feed it from there
-        serving = [outlet for outlet, flows in graph.feeds(channel) if flows]
-        earlier = [each for each in graph.keepers(parent, channel.name) if each not in serving]
+        serving = [outlet for outlet, flows in graph.feeds(made) if flows]
+        earlier = [each for each in graph.keepers(parent, made.name) if each not in serving]
         feeds = [(outlet, False) for outlet in earlier] + [(outlet, True) for outlet in serving]
         return [(outlet, serves) for outlet, serves in feeds if self._lives(outlet)]
 
@@ -230,59 +246,57 @@ class Recovery:
         one of a dead supplier keeps nothing."""
         if (relay := self._graph.relay_at(outlet)) is None:
             return outlet.node in self._members
-        return relay.own.node in self._members and self._graph.fed(relay)
+        return relay.own.node in self._members and relay.fed
 
     def _connect(
         self,
-        channel: Channel,
+        made: Made,
         stage: Stage,
         feeds: list[tuple[Outlet, bool]],
         received: dict[int, Positions],
     ) -> Change:
         graph = self._graph
-        assert channel.parent is not None
-        parent = graph.channels[channel.parent]
-        outlet = channel.outlets[stage.id]
+        outlet = made.outlets[stage.id]
         down = [
-            (graph.connect(channel, outlet, each), received[each.id])
-            for each in graph.wanting(channel)
+            (graph.connect(made, outlet, each), received[each.id])
+            for each in made.wanting
             if each.id in received
         ]
-        up = self._serve(channel, stage, feeds)
+        up = self._serve(made, stage, feeds)
         flows = [flow for flow, _ in (*down, *up)]
         pairs = [(flow.outlet.node, flow.port.node) for flow in flows]
-        self._wiring.greet([*pairs, (stage.node, channel.owner)])
+        self._wiring.greet([*pairs, (stage.node, made.owner)])
         self._wiring.expect(flows)
         # A supplier's own outlet may not be at the end yet of what it gave a relay's takers itself.
-        behind = isinstance(channel, Relay)
+        behind = isinstance(made, Relay)
         yield from self._wiring.tidy(
             (stage.node, OpenFlow(flow.spec(since=at, behind=behind, began=began)))
             for flow, at in down
-            for began in [channel.takers.get(flow.port.taker, {})]
+            for began in [made.takers.get(flow.port.taker, {})]
         )
-        had = channel.checkpoint.inputs if channel.checkpoint is not None else {}
         yield from self._wiring.tidy(
             (
                 flow.outlet.node,
-                OpenFlow(flow.spec(after, later(had, began), resumes=True, began=began)),
+                OpenFlow(
+                    flow.spec(after, later(inputs_of(made), began), resumes=True, began=began)
+                ),
             )
             for flow, after in up
-            for began in [(graph.relay_at(flow.outlet) or parent).takers.get(channel.name, {})]
+            for began in [(graph.relay_at(flow.outlet) or made.parent).takers.get(made.name, {})]
         )
 
     def _serve(
-        self, channel: Channel, stage: Stage, feeds: list[tuple[Outlet, bool]]
+        self, made: Made, stage: Stage, feeds: list[tuple[Outlet, bool]]
     ) -> list[tuple[Flow, tuple[int, ...]]]:
         """Let a stage be fed, in the picture. Returns the flows to open, with those they follow."""
         graph = self._graph
-        assert channel.parent is not None
-        port = graph.channels[channel.parent].ports[stage.id]
+        port = made.parent.ports[stage.id]
         up: list[tuple[Flow, tuple[int, ...]]] = []
         earlier: list[Flow] = []
         for source, serves in feeds:
             if not self._lives(source):
                 continue  # lost meanwhile
-            flow = Flow(graph.new_id(), channel.parent, source, port)
+            flow = Flow(graph.new_id(), made.parent, source, port)
             before = tuple(
                 each.id
                 for each in earlier

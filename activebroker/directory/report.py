@@ -7,7 +7,7 @@ from typing import Any
 
 from activebroker.directory.changes import Done
 from activebroker.directory.graph import Graph
-from activebroker.directory.parts import Channel
+from activebroker.directory.parts import Channel, Derived
 from activebroker.directory.stories import Stories
 from activebroker.protocol.messages import CallBody, ReportNode
 from activebroker.protocol.specs import Member
@@ -53,29 +53,25 @@ _NOTHING: dict[str, Any] = {"flows": [], "stages": [], "moves": [], "links": {},
 
 
 def _channel(channel: Channel, graph: Graph, now: float) -> dict[str, Any]:
-    envelope = channel.envelope
-    return {
+    told: dict[str, Any] = {
         "name": channel.name,
         "type": channel.type.name,
-        "parent": channel.parent,
-        "at": channel.at,
-        "asked": channel.asked,
-        "instead": channel.instead,
-        "filter": None if envelope is None else envelope.name,
-        "predicate": channel.predicate,
-        "exact": None if envelope is None else envelope.exact,
+        "parent": None,
+        "at": "",
+        "asked": "",
+        "instead": "",
+        "filter": None,
+        "predicate": None,
+        "exact": None,
         "closed": channel.closed,
         "ended": channel.ended.strip(),
-        "owner": channel.owner if channel.owned else "",
-        "lease": channel.lease,
-        "runs_out_in": None if channel.runs_out is None else channel.runs_out - now,
+        "owner": "",
+        "lease": None,
+        "runs_out_in": None,
         "suppliers": sorted({o.supplier for o in channel.outlets.values() if o.supplier}),
         "supplier_nodes": {o.supplier: o.node for o in channel.outlets.values() if o.supplier},
         "consumers": sum(port.makes is None for port in channel.ports.values()),
-        "stages": [
-            {"id": stage.id, "node": stage.node, "engine": stage.engine}
-            for stage in channel.stages.values()
-        ],
+        "stages": [],
         "relays": [
             {
                 "supplier": relay.supplier,
@@ -86,3 +82,21 @@ def _channel(channel: Channel, graph: Graph, now: float) -> dict[str, Any]:
             for relay in graph.relays_of(channel)
         ],
     }
+    if isinstance(channel, Derived):
+        told |= {
+            "parent": channel.parent.name,
+            "at": channel.at,
+            "asked": channel.asked,
+            "instead": channel.instead,
+            "filter": channel.envelope.name,
+            "predicate": channel.predicate,
+            "exact": channel.envelope.exact,
+            "owner": channel.owner if channel.owned else "",
+            "lease": channel.lease,
+            "runs_out_in": None if channel.runs_out is None else channel.runs_out - now,
+            "stages": [
+                {"id": stage.id, "node": stage.node, "engine": stage.engine}
+                for stage in channel.stages.values()
+            ],
+        }
+    return told

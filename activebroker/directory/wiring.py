@@ -9,7 +9,7 @@ import msgspec
 from activebroker.core.errors import ActiveBrokerError, Unreachable
 from activebroker.directory.changes import PATIENCE, Attempt, Calls, Change, Done
 from activebroker.directory.graph import Graph
-from activebroker.directory.parts import Channel, Flow, Stage
+from activebroker.directory.parts import Channel, Derived, Flow, Stage
 from activebroker.protocol.messages import (
     Body,
     CallBody,
@@ -67,9 +67,8 @@ class Wiring:
         for flow in flows:
             both = flow.outlet.node in self.members and flow.port.node in self.members
             if flow.crosses and both:
-                channel = self.graph.relay_at(flow.outlet) or self.graph.channels[flow.channel]
-                recovers = self.graph.recovers(channel)
-                self.tell(flow.port.node, ExpectFlow(flow.spec(), recovers))
+                source = self.graph.relay_at(flow.outlet) or flow.channel
+                self.tell(flow.port.node, ExpectFlow(flow.spec(), source.recovers))
 
     def check(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Raise Unreachable where of two nodes neither can be dialled."""
@@ -116,19 +115,19 @@ class Wiring:
                 if answers and answers[0] is not None:
                     relay.since = msgspec.convert(answers[0], Positions)
 
-    def narrow(self, channel: Channel) -> Change:
+    def narrow(self, channel: Derived) -> Change:
         """Let a channel's filter be sent what its envelope wants, no more and no less."""
         if not channel.closed and channel.next is None:
             yield from self.want(channel, channel.predicate)
 
-    def want(self, channel: Channel, predicate: str | None, certain: bool = True) -> Change:
+    def want(self, channel: Derived, predicate: str | None, certain: bool = True) -> Change:
         """Change what a channel's filter is sent; not `certain`: it is more than it forwards.
 
         Returns from which positions on each outlet that feeds it does so; None if one has not
         answered.
         """
-        assert channel.parent is not None
-        self.graph.want(channel, predicate, certain)
+        for port in self.graph.inlets(channel):
+            port.predicate, port.certain = predicate, certain
         feeds = [outlet for outlet, flows in self.graph.feeds(channel) if flows]
         answers = yield from self.tidy(
             (outlet.node, SetPredicate(outlet.id, channel.name, predicate, certain))
@@ -159,28 +158,26 @@ class Wiring:
 
     # --- places of filters --------------------------------------------------------------------
 
-    def deploy(self, channel: Channel, nodes: list[str], engine: str) -> Change:
+    def deploy(self, channel: Derived, nodes: list[str], engine: str) -> Change:
         """Start a derived channel's filter at nodes, or nowhere if one of them cannot load it."""
         stages = [self.graph.place(channel, node, engine) for node in nodes]
         try:
             self.greet([(node, channel.owner) for node in nodes])  # to report failures
-            recovers = self.graph.recovers(channel)
-            yield [(stage.node, Deploy(channel.stage_spec(stage, recovers))) for stage in stages]
+            spec, recovers = channel.stage_spec, channel.recovers
+            yield [(stage.node, Deploy(spec(stage, recovers))) for stage in stages]
         except ActiveBrokerError:
             for stage in stages:
                 self.graph.displace(channel, stage.id)
             yield from self.tidy((stage.node, Undeploy(stage.id)) for stage in stages)
             raise
 
-    def remove_stages(self, channel: Channel) -> Change:
+    def remove_stages(self, channel: Derived) -> Change:
         """Take a derived channel's filter away from all its places."""
         for stage in list(channel.stages.values()):
             calls = self.stop_feeding(channel, stage)
             self.graph.displace(channel, stage.id)
             yield from self.tidy([*calls, (stage.node, Undeploy(stage.id, True))])
 
-    def stop_feeding(self, channel: Channel, stage: Stage) -> Calls:
+    def stop_feeding(self, channel: Derived, stage: Stage) -> Calls:
         """The calls that stop what flows into a stage of a derived channel."""
-        assert channel.parent is not None
-        parent = self.graph.channels[channel.parent]
-        return self.close_flows(parent, self.graph.into(stage.id), channel.name)
+        return self.close_flows(channel.parent, self.graph.into(stage.id), channel.name)

@@ -9,9 +9,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from activebroker.directory.graph import Graph
 from activebroker.directory.migration import Migration
-from activebroker.directory.parts import CONSUMER, SUPPLIER
+from activebroker.directory.parts import CONSUMER, SUPPLIER, Derived
 from activebroker.node.node import Node
 from activebroker.protocol.messages import Move, Offload
 from activebroker.simulation.machines import migration
@@ -64,22 +63,21 @@ class Kinds:
         if state == "COMPLETED" or state in UNDONE:
             self.carried[self._begun.pop(derivation)._replace(outcome=state)] += 1
         elif derivation not in self._begun and (found := migration(node, derivation)) is not None:
-            self._begun[derivation] = self._seen(*found)
+            self._begun[derivation] = self._seen(found)
 
-    def _seen(self, graph: Graph, migration: Migration) -> Carried:
-        request, channel = migration.request, graph.channels[migration.plan.channel]
-        depth, each = 0, channel
-        while each.parent is not None:
-            depth, each = depth + 1, graph.channels[each.parent]
-        suppliers = len({outlet.supplier for outlet in each.outlets.values()})
+    def _seen(self, migration: Migration) -> Carried:
+        request, made = migration.request, migration.channel
+        depth, each = int(isinstance(made, Derived)), made.parent
+        while isinstance(each, Derived):
+            depth, each = depth + 1, each.parent
+        suppliers = len({outlet.supplier for outlet in made.root.outlets.values()})
         if isinstance(request, Offload):
             kind = OFFLOAD if request.consumers is None else OFFLOAD_OF_SOME
         elif request in self.splits:
             kind = SPLIT
         else:
-            kind = f"{_sort(channel.at)} to {_sort(request.to)}"
-        envelope = channel.envelope
-        stateful = envelope is not None and envelope.name in _STATEFUL
+            kind = f"{_sort(made.at)} to {_sort(request.to)}"
+        stateful = isinstance(made, Derived) and made.envelope.name in _STATEFUL
         return Carried(kind, depth, suppliers, stateful, "")
 
 

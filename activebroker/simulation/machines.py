@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from activebroker.directory.graph import Graph
 from activebroker.directory.migration import Migration
 from activebroker.node.links.peers import LOST_AFTER
 from activebroker.node.node import TICK, Node
@@ -46,12 +45,9 @@ def plans(node: Node) -> Iterator[Plan]:
             yield migration.plan
 
 
-def migration(node: Node, derivation: int) -> tuple[Graph, Migration] | None:
-    """A derivation that this node initiates and that has not ended, and the picture it is in."""
-    if (directory := node.directory) is None:
-        return None
-    found = directory.migration(derivation)
-    return None if found is None else (directory.graph, found)
+def migration(node: Node, derivation: int) -> Migration | None:
+    """A derivation that this node initiates and that has not ended."""
+    return None if node.directory is None else node.directory.migration(derivation)
 
 
 def idle_ticks(node: Node, now: float) -> int:
@@ -72,7 +68,7 @@ def idle_ticks(node: Node, now: float) -> int:
 def served_by(hub: Node, outlet: int) -> list[str]:
     """The other nodes that an outlet serves itself, as the directory at `hub` knows them."""
     assert hub.directory is not None
-    flows = [f for f in hub.directory.graph.out_of(outlet) if f.port.relays is None and f.crosses]
+    flows = [f for f in hub.directory.graph.out_of(outlet) if not f.port.relays and f.crosses]
     return list(dict.fromkeys(flow.port.node for flow in flows))
 
 
@@ -122,5 +118,5 @@ def leftovers(node: Node) -> dict[str, object]:
         left["relays in the picture"] = graph.relays
         for channel in graph.channels.values():
             for part in ("outlets", "ports", "stages", "left", "checkpoint"):
-                left[f"{part} of {channel.name} in the picture"] = getattr(channel, part)
+                left[f"{part} of {channel.name} in the picture"] = getattr(channel, part, None)
     return {what: value for what, value in left.items() if value}

@@ -19,7 +19,7 @@ from activebroker.directory.deaths import Record
 from activebroker.directory.directory import Directory
 from activebroker.directory.endings import Endings
 from activebroker.directory.leases import Leases
-from activebroker.directory.parts import Channel
+from activebroker.directory.parts import Channel, Derived
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.recovery import Recovery
 from activebroker.directory.wiring import Wiring
@@ -404,7 +404,7 @@ def _(original: Original) -> Original:
 
 @plant("what is sent is not widened", Wiring, "want")
 def _(original: Original) -> Original:
-    def want(self: Wiring, channel: Channel, predicate: Any, certain: bool = True) -> Any:
+    def want(self: Wiring, channel: Derived, predicate: Any, certain: bool = True) -> Any:
         if certain:
             return (yield from original(self, channel, predicate))
         return True

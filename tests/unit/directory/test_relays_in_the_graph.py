@@ -6,7 +6,7 @@ import pytest
 
 from activebroker.directory.graph import Graph
 from activebroker.directory.migration import plan_move, plan_offload
-from activebroker.directory.parts import Channel, Outlet, Port, Relay
+from activebroker.directory.parts import Derived, Outlet, Port, Relay, Root
 from activebroker.events import ANY, describe
 from activebroker.filters import Envelope
 from activebroker.matching import union
@@ -41,12 +41,18 @@ class Picture:
 
     def __init__(self) -> None:
         self.graph = Graph()
-        self.x = self.graph.channels["x"] = Channel("x", ANY_TYPE)
+        self.x = self.graph.channels["x"] = Root("x", ANY_TYPE)
         self.own = Outlet(self.graph.new_id(), "east", "A")
         self.x.outlets[self.own.id] = self.own
         self.west, self.home = Port(901, "west", HIGH), Port(902, "home", LOW)
-        self.late = self.graph.channels["x.Late"] = Channel(
-            "x.Late", ANY_TYPE, "x", envelope(HIGH), "dallas", "west"
+        self.late = self.graph.channels["x.Late"] = Derived(
+            "x.Late",
+            ANY_TYPE,
+            parent=self.x,
+            envelope=envelope(HIGH),
+            at="dallas",
+            asked="dallas",
+            owner="west",
         )
         self.stage = self.graph.place(self.late, "dallas")
         for port in (self.west, self.home):
@@ -65,7 +71,7 @@ class Picture:
         moved = [
             flow
             for flow in self.graph.out_of(self.own.id)
-            if flow.port.relays is None and (not consumers or flow.port.node in consumers)
+            if not flow.port.relays and (not consumers or flow.port.node in consumers)
         ]
         migration = plan_offload(self.graph, "hub", self.x, self.own, moved, to, request)
         migration.commit(self.graph)
@@ -123,7 +129,7 @@ def test_who_is_offloaded_stays_with_its_relay_where_it_moves(picture: Picture) 
     assert migration.kept_at == ["east", "atlanta"]
     migration.commit(picture.graph)
     (relay,) = picture.graph.relays_of(picture.x)
-    assert [port.node for port in picture.graph.wanting(relay)] == ["denver"]
+    assert [port.node for port in relay.wanting] == ["denver"]
     assert picture.connect() == []
 
 
@@ -145,7 +151,7 @@ def test_a_relay_is_placed_as_a_stage_without_a_filter(picture: Picture) -> None
     assert relay.stage_spec(stage, True) == spec
     assert spec.makes == relay.name
     port, outlet = picture.x.ports[stage.id], relay.outlets[stage.id]
-    assert (port.taker, port.recovers, port.relays) == (relay.name, True, "A")
+    assert (port.taker, port.recovers, port.makes) == (relay.name, True, relay)
     assert picture.graph.suppliers(outlet) == ["A"]
     picture.graph.displace(relay, stage.id)
     again = picture.graph.place(relay, "denver")

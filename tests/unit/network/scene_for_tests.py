@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.directory.directory import Directory
+from activebroker.directory.parts import Derived
 from activebroker.events import Event, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
@@ -167,9 +168,15 @@ class Scene:
     def settle(self) -> None:
         self.net.settle()
 
+    def derived(self, name: str) -> Derived:
+        """A derived channel in the directory's picture."""
+        channel = self.directory.graph.channels[name]
+        assert isinstance(channel, Derived)
+        return channel
+
     def places(self, channel: str) -> list[str]:
         """Where a derived channel's filter runs."""
-        return [stage.node for stage in self.directory.graph.channels[channel].stages.values()]
+        return [stage.node for stage in self.derived(channel).stages.values()]
 
     def finish(self, *sinks: Sink) -> None:
         """End it all: subscriptions that were not lost with their process end without an error."""

@@ -87,12 +87,12 @@ def test_a_refusal_says_what_to_do_and_changes_nothing(
     directory = scene.directory
 
     def picture() -> object:
-        channels = directory.graph.channels.values()
-        parts = [
-            (c.name, c.at, c.closed, list(c.outlets), list(c.ports), list(c.stages))
-            for c in channels
+        graph = directory.graph
+        channels = [
+            (c.name, c.closed, list(c.outlets), list(c.ports)) for c in graph.channels.values()
         ]
-        return parts, list(directory.graph.flows), list(directory.members)
+        filters = [(c.at, list(c.stages)) for c in graph.derived]
+        return channels, filters, list(graph.flows), list(directory.members)
 
     before = picture()
     with pytest.raises(error, match=text):

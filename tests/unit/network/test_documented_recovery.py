@@ -17,7 +17,7 @@ def test_the_recovery_can_be_played() -> None:
     jfk = scene.supplier("east", "JFK")
     derived = scene.derive(Count, "dallas")
     consumer = scene.subscribe("west", derived)
-    channel = scene.directory.graph.channels[derived]
+    channel = scene.derived(derived)
     taker = scene.host("east").node.plane.outlets[jfk.outlet].takers[derived]
 
     def kept() -> list[int]:

@@ -128,8 +128,8 @@ def test_an_orphan_s_name_is_free_for_another_filter(scene: Scene) -> None:
     scene.net.kill("west")  # not found lost yet: it has to prove that it lives
     scene.derive(Some, "atlanta", name="mine", host="dallas", lease=LEASE)
     scene.net.run_for(2 * LEASE)
-    channel = scene.directory.graph.channels["mine"]
-    assert (channel.owner, channel.envelope.name) == ("dallas", "Some")  # type: ignore[union-attr]
+    channel = scene.derived("mine")
+    assert (channel.owner, channel.envelope.name) == ("dallas", "Some")
     assert is_open(scene, "mine"), "the lease of the old one ends nothing"
 
 

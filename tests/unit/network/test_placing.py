@@ -113,7 +113,7 @@ def test_without_its_owner_a_filter_goes_to_the_next_place_that_can_run_it(
     sink = scene.subscribe("west", DERIVED)
     sources[0].publish(0)
     scene.settle()
-    scene.directory.graph.channels[DERIVED].owner = "gone"
+    scene.derived(DERIVED).owner = "gone"
     sources.append(scene.supplier("dallas", "B"))
     for source in sources:
         source.publish(0, 1)

@@ -97,9 +97,8 @@ def test_a_filter_that_has_come_to_its_suppliers_is_lost_with_them() -> None:
     moving.scene.net.run_for(FOUND_LOST)
     moving.publish(2)
     moving.scene.net.run_for(FOUND_LOST)
-    directory = moving.scene.directory
-    channel = directory.graph.channels[moving.derived]
-    assert channel.checkpoint is None and not directory.graph.recovers(channel)
+    channel = moving.scene.derived(moving.derived)
+    assert channel.checkpoint is None and not channel.recovers
     for source in moving.sources:
         outlet = source.host.node.plane.outlets[source.outlet]
         assert not outlet.unsettled and not any(each.keeps for each in outlet.takers.values())
@@ -240,7 +239,7 @@ def test_a_filter_has_come_to_its_suppliers_though_it_was_to_move_on() -> None:
     scene.net.run_until(lambda: second.done)
     assert first.error is None and "stays where it was" in str(second.error)
     scene.settle()
-    assert not scene.directory.graph.channels[moving.derived].returning
+    assert not scene.derived(moving.derived).returning
     scene.derive(HoldBack, "supplier", moving.derived)
     moving.publish(2, 3, 0, 1)
     moving.finish()

@@ -14,7 +14,7 @@ from activebroker.core.errors import (
     FilterStopped,
     Unreachable,
 )
-from activebroker.directory import graph
+from activebroker.directory.parts import Derived, Outlet, Root
 from activebroker.events import Event, encode
 from activebroker.events.wire import describe
 from activebroker.node.dataplane.outlet import KEPT, WINDOW
@@ -25,7 +25,15 @@ from activebroker.protocol.specs import Checkpoint, FlowSpec
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.host import Answered, Intake, Supply
-from activebroker.simulation.reference import ITEM, Content, Count, HoldBack, Item, Seen
+from activebroker.simulation.reference import (
+    ITEM,
+    Content,
+    Count,
+    HoldBack,
+    Item,
+    Seen,
+    envelope_of,
+)
 from activebroker.simulation.scenario import Fault, Options, Scenario, Step
 from activebroker.simulation.users import Channel, Consumer, Supplier, Users
 from activebroker.simulation.world import World
@@ -294,8 +302,16 @@ def test_what_a_closed_channel_leaves_in_the_picture_is_found() -> None:
     scene = Scene()
     directory = scene.world.hosts["hub"].node.directory
     assert directory is not None
-    channel = directory.graph.channels["x"] = graph.Channel("x", describe(ITEM))
-    channel.left[5] = graph.Outlet(5, "east", "s1")
+    channel = directory.graph.channels["x"] = Derived(
+        "x",
+        describe(ITEM),
+        parent=Root("y", describe(ITEM)),
+        envelope=envelope_of(Count),
+        at="hub",
+        asked="hub",
+        owner="hub",
+    )
+    channel.left[5] = Outlet(5, "east", "s1")
     channel.checkpoint = Checkpoint({}, {}, {})
     left = list(checkers.nothing_left(scene.world.hosts["hub"]))
     assert [line.split(" of ")[0] for line in left] == ["left: left", "left: checkpoint"]
