@@ -19,6 +19,7 @@ from derivation.machine import Machine, Table, Transition
 from derivation.protocol import (
     Cancel,
     Effect,
+    Error,
     FlowId,
     HandOver,
     MergeBuffer,
@@ -125,7 +126,7 @@ class Destination(Machine):
         self.state = DestinationState.COMPLETED
         return [Send(self.plan.initiator, Started(self.plan.derivation, self.here))]
 
-    def _stop(self, error: str) -> list[Effect]:
+    def _stop(self, error: Error) -> list[Effect]:
         self._marks.clear()  # what they bring has nowhere to go
         return [StopFilter(error), *self._report_when_complete()]
 

@@ -20,6 +20,7 @@ from derivation.protocol import (
     CaptureState,
     Effect,
     EndFlow,
+    Error,
     FlowId,
     ForgetSaved,
     HandOver,
@@ -67,7 +68,7 @@ class StateCaptured:
 
     state: dict[str, bytes]
     buffer: tuple[tuple[str, Any], ...]
-    error: str | None = None
+    error: Error | None = None
     inputs: Positions = field(default_factory=dict)
     outputs: Positions = field(default_factory=dict)
     ties: Ties = field(default_factory=Ties)

@@ -31,6 +31,7 @@ import msgspec
 
 Party = str  # the name of a node
 FlowId = int
+Error = tuple[str, str]  # its class, and its text
 Item = TypeVar("Item")  # of a buffer: one of a supplier's events, of which a machine knows nothing
 Count = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # numpy can go on from there
 # How far a supplier's stream has come on a channel: (stream, count). The count goes up by one with
@@ -166,7 +167,7 @@ class HandOver(Message, Generic[Item], frozen=True):
     state: dict[str, bytes]
     buffer: tuple[Item, ...]
     ended: tuple[FlowId, ...]
-    error: str | None = None
+    error: Error | None = None
     lost: tuple[FlowId, ...] = ()
     inputs: Positions = {}
     outputs: Positions = {}
@@ -254,7 +255,7 @@ class StartFilter:
 class StopFilter:
     """Open the outputs and end them with this error: there is no filter to go on with."""
 
-    error: str
+    error: Error
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,19 @@ class ProtocolError(ActiveBrokerError):
     """A local call broke a machine's contract, or a peer speaks another protocol version."""
 
 
+def flatten(error: BaseException) -> tuple[str, str]:
+    """An error as it goes over the wire: its class, and its text."""
+    return type(error).__name__, str(error)
+
+
+def revive(error: tuple[str, str]) -> ActiveBrokerError:
+    """The error that a peer has sent."""
+    cls = globals().get(error[0])
+    if isinstance(cls, type) and issubclass(cls, ActiveBrokerError):
+        return cls(error[1])
+    return ActiveBrokerError(f"{error[0]}: {error[1]}")
+
+
 def shortened(text: str, most: int = TEXT) -> str:
     """Return the text, without its middle if it has more than `most` characters."""
     if len(text) <= most:

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from activebroker.core.errors import ActiveBrokerError, NameTaken, check_text
+from activebroker.core.errors import ActiveBrokerError, NameTaken, check_text, revive
 from activebroker.directory.deaths import Budget
 from activebroker.directory.parts import FIXED_PLACES
 from activebroker.fabric.keys import find_key, is_loopback, signing_key
 from activebroker.filters import Envelope, Payload, Runner
-from activebroker.node.links.calls import revive
 from activebroker.protocol.messages import FailuresReported, Join, Leave
 from activebroker.protocol.specs import Member
 from activebroker.runtime import MakeRunner, Runtime, Succession, python_runner, warm_up

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from activebroker.core.errors import ProtocolError
+from activebroker.core.errors import FilterStopped, ProtocolError, flatten
 from activebroker.node.context import Context
 from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import Plane
@@ -249,7 +249,8 @@ class Moves:
             items = unpack(body.buffer, buffers, self._context.registry)
         except ProtocolError as malformed:  # the old place has it no more
             here, there = self._context.here, body.origin
-            error = f"{here!r} cannot read what {there!r} has handed over: {malformed}"
+            reason = f"{here!r} cannot read what {there!r} has handed over: {malformed}"
+            error = flatten(FilterStopped(reason))
         self._at_destination(body.derivation, structs.replace(body, buffer=items, error=error))
 
     def _end(self, end: Cancel | End) -> None:

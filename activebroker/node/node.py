@@ -16,6 +16,7 @@ from activebroker.core.errors import (
     ActiveBrokerError,
     ProtocolError,
     Unreachable,
+    flatten,
 )
 from activebroker.directory.changes import Done
 from activebroker.directory.deaths import Budget
@@ -63,7 +64,7 @@ from activebroker.node.effects import (
     TimerFired,
     WorkDone,
 )
-from activebroker.node.links.calls import Calls, flatten
+from activebroker.node.links.calls import Calls
 from activebroker.node.links.peers import Peers
 from activebroker.node.moves import Moves
 from activebroker.node.orders import Orders

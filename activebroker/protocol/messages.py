@@ -16,6 +16,7 @@ from activebroker.protocol.specs import Checkpoint, FlowSpec, Member, Position, 
 from derivation.protocol import (
     Cancel,
     End,
+    Error,
     HandOver,
     Message,
     Prepare,
@@ -79,7 +80,7 @@ class FlowEnded(Message, frozen=True):
     flow: int
     port: int
     finished: bool = False
-    error: str | None = None
+    error: Error | None = None
 
 
 class TypeAnnounced(Message, frozen=True):
@@ -134,11 +135,9 @@ class Call(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """`error` is (class name, text) of one of our own errors."""
-
     id: int
     result: Any = None
-    error: tuple[str, str] | None = None
+    error: Error | None = None
 
 
 # user to directory

@@ -26,6 +26,7 @@ from activebroker.core.errors import (
     ProtocolError,
     SlowConsumer,
     Unreachable,
+    flatten,
 )
 from activebroker.directory.deaths import Budget
 from activebroker.events import TypeRegistry
@@ -550,7 +551,7 @@ def warm_up() -> None:
 
 
 def _flat(error: BaseException | None) -> tuple[str, str] | None:
-    return None if error is None else (type(error).__name__, str(error))
+    return None if error is None else flatten(error)
 
 
 _RUNNING: weakref.WeakSet[Runtime] = weakref.WeakSet()

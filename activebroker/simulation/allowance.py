@@ -8,6 +8,7 @@ from activebroker.core.errors import (
     MoveFailed,
     ReconfigurationFailed,
     Unreachable,
+    flatten,
 )
 from activebroker.directory.changes import PATIENCE
 from activebroker.node.dataplane.port import LOST
@@ -86,7 +87,7 @@ class Allowance:
             return nowhere or consumer.channel.made_by(Deadly)
         if _NOWHERE_NOW in str(error):
             return not self._supervised
-        return str(error) == LOST
+        return flatten(error) == LOST
 
     def cut(self, supplier: Supplier, channel: Channel) -> bool:
         """Whether the last of what the supplier handed over may be missing in a channel."""

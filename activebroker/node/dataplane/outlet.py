@@ -19,6 +19,7 @@ from activebroker.events import ANY
 from activebroker.matching import Parcel, Selection, doubted, parse, renumbered, select, split
 from activebroker.protocol.messages import FlowEnded, StreamEnded
 from activebroker.protocol.specs import NOWHERE, FlowSpec, Position, Positions
+from derivation.protocol import Error
 from predicate_extract import Predicate
 
 WINDOW = 4 << 20  # bytes of a flow that may be under way
@@ -135,7 +136,7 @@ class Outlet:
         self.emitted_events = 0
         self.begun = True
         self.ended = False
-        self.error: str | None = None  # why it ended, if its filter was stopped
+        self.error: Error | None = None  # why it ended, if its filter was stopped
         self.numbers = numbers
         self.tracks = supplier is None
         self.awaited: dict[str, None] = {}
@@ -345,7 +346,7 @@ class Outlet:
         self,
         flow_id: int,
         finished: bool = False,
-        error: str | None = None,
+        error: Error | None = None,
         keeps: bool = False,
     ) -> None:
         """End one flow behind what it has been given; it leaves the table when that is sent.
@@ -368,7 +369,7 @@ class Outlet:
         self._finishing[flow_id] = behind
         self._finish()
 
-    def end(self, finished: bool = False, error: str | None = None, keeps: bool = False) -> None:
+    def end(self, finished: bool = False, error: Error | None = None, keeps: bool = False) -> None:
         """End all flows; the outlet is drained when they have gone and nothing is kept.
 
         `finished`: nothing follows them; then nothing is kept either, unless it `keeps`.

@@ -11,6 +11,7 @@ from activebroker.node.dataplane.outlet import Item, Outlet
 from activebroker.node.dataplane.port import Port
 from activebroker.node.dataplane.stage import Stage
 from activebroker.protocol.messages import Body
+from derivation.protocol import Error
 
 
 class Arrival(NamedTuple):
@@ -71,7 +72,7 @@ class Plane:
         self.outlets: dict[int, Outlet] = {}
         self.ports: dict[int, Port] = {}
         self.stages: dict[int, Stage] = {}
-        self.stopped: dict[int, str] = {}  # outlets whose filter was stopped, and why
+        self.stopped: dict[int, Error] = {}  # outlets whose filter was stopped, and why
         self.under_way: deque[Body | Arrival] = deque()
         self.facts: deque[Fact] = deque()
         self.touched: dict[int, None] = {}

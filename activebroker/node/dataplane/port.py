@@ -11,11 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from activebroker.core.errors import Unreachable, flatten
 from activebroker.matching import Parcel, split
 from activebroker.protocol.messages import FlowEnded, StreamEnded
 from activebroker.protocol.specs import NOWHERE, Position, Positions
+from derivation.protocol import Error
 
-LOST = "A place that ran the channel's filter was lost when the channel had been closed already."
+LOST = flatten(
+    Unreachable(
+        "A place that ran the channel's filter was lost when the channel had been closed already."
+    )
+)
 
 Item = Parcel | StreamEnded | FlowEnded
 
@@ -53,7 +59,7 @@ class Port:
     def __init__(self, id: int) -> None:
         self.id = id
         self.flows: dict[int, InFlow] = {}
-        self.error: str | None = None
+        self.error: Error | None = None
         self.received: Positions = {}  # how far what went on has come
         self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
         self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
@@ -90,7 +96,7 @@ class Port:
         return self._awaited <= self._finished | self._lost
 
     @property
-    def failure(self) -> str | None:
+    def failure(self) -> Error | None:
         """Why the channel ends short of its end, if it does."""
         return self.error or (LOST if self.holes else None)
 

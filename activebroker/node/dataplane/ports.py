@@ -11,12 +11,14 @@ from activebroker.core.errors import (
     FilterStopped,
     ProtocolError,
     Unreachable,
+    flatten,
+    revive,
 )
 from activebroker.events import load
 from activebroker.matching import Parcel
 from activebroker.node.dataplane.outlet import WINDOW, Item
 from activebroker.node.dataplane.plane import Arrival, InputBegan, InputEnded, Plane
-from activebroker.node.dataplane.port import LOST, InFlow, Port, supplier_of
+from activebroker.node.dataplane.port import InFlow, Port, supplier_of
 from activebroker.node.effects import Deliver, EndSubscription
 from activebroker.protocol.messages import (
     CreditReturned,
@@ -179,7 +181,8 @@ class Ports:
         if port.id in self._plane.stages:
             # If it is lost before it has stopped, it may go on elsewhere.
             self._drop_flow(port.flows[flow], goes_on=True)
-            self.arrived(Arrival(port.id, flow, FlowEnded(flow, port.id, True, reason)))
+            end = FlowEnded(flow, port.id, True, flatten(FilterStopped(reason)))
+            self.arrived(Arrival(port.id, flow, end))
         else:
             self.close(port.id)
             self._context.effects.append(EndSubscription(port.id, ProtocolError(reason)))
@@ -276,6 +279,4 @@ class Ports:
 
 def _why(port: Port) -> ActiveBrokerError | None:
     """The error with which a subscription ends, if it does."""
-    if port.failure is None:
-        return None
-    return Unreachable(LOST) if port.failure == LOST else FilterStopped(port.failure)
+    return None if (failure := port.failure) is None else revive(failure)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 
 from msgspec import structs
 
+from activebroker.core.errors import FilterStopped, flatten
 from activebroker.events import Batch
 from activebroker.filters import Envelope, RunResult
 from activebroker.matching import Parcel, split
@@ -26,6 +27,7 @@ from activebroker.node.dataplane.states import BUSY, NEXT, StageState, Then
 from activebroker.node.effects import ChangeFilter, Effect, RunStage, SnapshotStage
 from activebroker.protocol.messages import ENDED, FlowEnded, StreamEnded
 from activebroker.protocol.specs import Positions, StageSpec, later
+from derivation.protocol import Error
 
 WORK_BYTES = 1 << 20  # how much one piece of work may hold
 WORK_SECONDS = 0.25  # of CPU time that one may take, by what the filter has used so far
@@ -206,7 +208,7 @@ class Stage:
             # What an idle hook does is no function of the input: so it is made to last.
             self.saving.urge()
         if result.stopped:
-            self._end(finished=True, error=result.failures[-1].error)
+            self._end(finished=True, error=flatten(FilterStopped(result.failures[-1].error)))
         elif self.state is StageState.ENDING:
             self._end(finished=True, error=self.port.failure)
         else:
@@ -408,7 +410,7 @@ class Stage:
         if self.state in (StageState.CHANGING, StageState.HOLDING):
             assert self.changing is not None and self.changing.outcome is None
 
-    def _end(self, finished: bool = False, error: str | None = None, keeps: bool = False) -> None:
+    def _end(self, finished: bool = False, error: Error | None = None, keeps: bool = False) -> None:
         self.outlet.end(finished=finished, error=error, keeps=keeps)
         self._enter(StageState.ENDED)
 

@@ -49,7 +49,7 @@ class Calls:
             raise errors.ProtocolError(f"{source!r} answered what {call.to!r} was asked.")
         del self._pending[call_id]
         if error is not None:
-            call.on_answer(None, revive(error))
+            call.on_answer(None, errors.revive(error))
             return
         try:
             msgspec.convert(result, call.answer)
@@ -71,15 +71,3 @@ class Calls:
                 del self._pending[call_id]
                 message = f"{peer!r} went away before it answered {call.what}."
                 call.on_answer(None, errors.Unreachable(message))
-
-
-def revive(error: tuple[str, str]) -> ActiveBrokerError:
-    """The error that a peer sent as (class name, text)."""
-    cls = getattr(errors, error[0], None)
-    if isinstance(cls, type) and issubclass(cls, ActiveBrokerError):
-        return cls(error[1])
-    return ActiveBrokerError(f"{error[0]}: {error[1]}")
-
-
-def flatten(error: ActiveBrokerError) -> tuple[str, str]:
-    return type(error).__name__, str(error)

@@ -76,14 +76,14 @@ def inputs(plan: Plan) -> list[object]:
         ),
         origin.StateCaptured({}, ()),
         origin.StateCaptured(state, buffer),
-        origin.StateCaptured({}, (), error="boom"),
+        origin.StateCaptured({}, (), error=("FilterStopped", "boom")),
         destination.Loaded(),
         destination.LoadFailed("why"),
         *(destination.MarkReceived(swap.new) for swap in plan.swaps),
         *(
             HandOver(1, where, kept, buffer, (), error)
             for where in plan.origins
-            for kept, error in (({}, None), (state, None), ({}, "boom"))
+            for kept, error in (({}, None), (state, None), ({}, ("FilterStopped", "boom")))
         ),
         Cancel(1),
     ]

@@ -57,6 +57,7 @@ PLAN = Plan(
     outputs=(Output("atlanta", flow=3), Output("elsewhere", flow=4)),
 )
 ENDED = [CancelDeadline(), *(Send(who, End(7)) for who in ("atlanta", "dallas", "jfk", "lga"))]
+BOOM = ("FilterStopped", "boom")
 HANDED_OVER = HandOver(7, "atlanta", {"jfk": b"1"}, ("last",), ended=(1, 2))
 
 
@@ -241,12 +242,12 @@ def test_where_the_filter_was_stopped_the_channel_ends_at_the_destination() -> N
         Proceed(7),
     ):
         machine.handle(input, 0.0)
-    hand_over, *_ = machine.handle(origin.StateCaptured({}, (), error="boom"), 0.0)
+    hand_over, *_ = machine.handle(origin.StateCaptured({}, (), error=BOOM), 0.0)
     assert isinstance(hand_over, Send)
     taker = Destination(PLAN, "dallas")
     taker.handle(destination.Loaded(), 0.0)
     assert taker.handle(hand_over.message, 0.0) == [
-        StopFilter("boom"),
+        StopFilter(BOOM),
         Send("directory", Started(7, "dallas")),
     ]
 

@@ -139,5 +139,6 @@ def test_a_hand_over_that_cannot_be_read_ends_the_channel(
     head = ParcelHead("A", describe(NOTE), True, 1, (1, 20))
     bad.say((HandOver(4, "bad", {}, (head,), ()), buffers))
     (input,) = taken
-    assert "'here' cannot read what 'bad' has handed over" in input.error
+    kind, text = input.error
+    assert kind == "FilterStopped" and "'here' cannot read what 'bad' has handed over" in text
     assert input.buffer == ()

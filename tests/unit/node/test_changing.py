@@ -176,7 +176,7 @@ def test_a_filter_that_cannot_take_them_goes_on_as_it_was() -> None:
 def test_a_filter_that_has_ended_says_so() -> None:
     late = bench()
     late.stage.change(7, NEXT, {90: {"A": (1, 9)}}, {})
-    late.stage.outlet.end(finished=True, error="ValueError: planted")
+    late.stage.outlet.end(finished=True, error=("FilterStopped", "planted"))
     assert late.stage.pump() is None
     assert late.stage.take_change() == ENDED
 

@@ -362,11 +362,11 @@ def test_who_is_gone_with_its_flow_leaves_nothing_also_where_that_has_ended(
 def test_who_comes_back_to_an_outlet_that_was_stopped_hears_why(made: Sent) -> None:
     made.open(1)
     made.outlet.emit(parcel(0))
-    made.outlet.end(finished=True, error="it was stopped", keeps=True)
+    made.outlet.end(finished=True, error=("FilterStopped", "no"), keeps=True)
     made.items.clear()
     made.open(2, resumes=True)
     (_, kept), (_, end) = made.items
-    assert groups(kept) == [0] and end.finished and end.error == "it was stopped"
+    assert groups(kept) == [0] and end.finished and end.error == ("FilterStopped", "no")
 
 
 def test_let_go_keeps_nothing_and_still_serves(sent: Sent) -> None:

@@ -132,8 +132,8 @@ def test_a_closed_port_without_flows_is_complete() -> None:
 def test_the_reason_of_a_stop_is_kept() -> None:
     port = Port(1)
     opened(port, 10)
-    port.arrived(10, end(10, finished=True, error="ValueError: planted"))
-    assert port.error == "ValueError: planted"
+    port.arrived(10, end(10, finished=True, error=("FilterStopped", "planted")))
+    assert port.error == ("FilterStopped", "planted")
 
 
 # --- loss ---------------------------------------------------------------------------------------

@@ -98,9 +98,9 @@ def test_what_a_subscription_has_it_tells_now_and_then(parts: Parts) -> None:
     assert parts.take() == [("east", told)] and parts.ports.settling == {}
 
 
-@pytest.mark.parametrize("error", [None, "ValueError: planted"])
+@pytest.mark.parametrize("error", [None, ("FilterStopped", "planted")], ids=["finished", "stopped"])
 def test_a_channel_that_is_closed_ends_behind_its_last_flow(
-    parts: Parts, error: str | None
+    parts: Parts, error: tuple[str, str] | None
 ) -> None:
     parts.ports.receive("east", opened(2, 9), ())
     parts.ports.complete(9, (2,))

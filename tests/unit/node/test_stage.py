@@ -16,6 +16,8 @@ from activebroker.node.effects import RunStage, SnapshotStage
 from activebroker.protocol.messages import FlowEnded, StreamEnded
 from activebroker.protocol.specs import FlowSpec, StageSpec
 
+STOPPED = ("FilterStopped", "ValueError: planted")
+
 
 class Bench:
     """A stage with one flow in and one flow out."""
@@ -213,7 +215,7 @@ def test_a_stop_ends_the_outlet_and_what_still_comes_blocks_nobody(python: Bench
     python.put(parcel(1))
     python.stage.pump()
     python.stage.done(RunResult(failures=[failure()], stopped=True))
-    assert python.outlet.ended and python.outlet.error == "ValueError: planted"
+    assert python.outlet.ended and python.outlet.error == STOPPED
     python.consumed = 0
     python.put(parcel(2), ended())
     assert python.stage.pump() is None
@@ -223,20 +225,20 @@ def test_a_stop_ends_the_outlet_and_what_still_comes_blocks_nobody(python: Bench
 
 def test_an_error_above_ends_the_channel_below_with_it(exact: Bench) -> None:
     exact.put(parcel(1))
-    exact.port.error = "ValueError: planted"
+    exact.port.error = STOPPED
     exact.stage.pump()
     assert exact.sent == [[1], "FlowEnded"]
-    assert exact.outlet.error == "ValueError: planted"
+    assert exact.outlet.error == STOPPED
 
 
 def test_a_filter_does_not_end_where_there_was_an_error_above(python: Bench) -> None:
     python.put(parcel(1))
     python.stage.pump()
     python.stage.done(result(1))
-    python.port.error = "ValueError: planted"
+    python.port.error = STOPPED
     assert python.stage.pump() is None
     assert python.sent == [[1], "FlowEnded"]
-    assert python.outlet.error == "ValueError: planted"
+    assert python.outlet.error == STOPPED
 
 
 def test_the_idle_hook_runs_only_after_a_quiet_time(python: Bench) -> None:

@@ -13,6 +13,7 @@ from activebroker.core.errors import (
     DeadlineExceeded,
     FilterStopped,
     Unreachable,
+    revive,
 )
 from activebroker.directory.parts import Derived, Outlet, Root
 from activebroker.events import Event, encode
@@ -217,7 +218,7 @@ def test_only_a_death_excuses_a_subscription_that_ends_early() -> None:
     """And only where its filter could not go on elsewhere."""
     scene = Scene()
     excused = [
-        Unreachable(LOST),
+        revive(LOST),
         Unreachable("'dallas' is gone, and it could not go on elsewhere."),
     ]
     for error in excused:
@@ -227,7 +228,7 @@ def test_only_a_death_excuses_a_subscription_that_ends_early() -> None:
     for error in excused:
         scene.consumer.intake.error = error
         assert scene.endings() == []
-    for other in (Unreachable("gone"), FilterStopped("no"), FilterStopped(LOST)):
+    for other in (Unreachable("gone"), FilterStopped("no"), FilterStopped(LOST[1])):
         scene.consumer.intake.error = other
         assert [wrong.partition(":")[0] for wrong in scene.endings()] == ["error"]
 
