@@ -42,14 +42,16 @@ class Balancing(Closing, Bound):
     move with it stays too, and its filter is left alone for `REST` seconds.
     """
 
-    def __init__(self, fabric: Membership, policy: Policy, period: float, timeout: float) -> None:
+    def __init__(
+        self, membership: Membership, policy: Policy, period: float, timeout: float
+    ) -> None:
         if not 0 < period <= threading.TIMEOUT_MAX:
             raise ValueError(f"the period must be more than 0 seconds, not {period}")
         if not callable(getattr(policy, "decide", None)):
             raise TypeError(
                 f"a policy has a method decide(now, brokers), as Balance; got {policy!r}"
             )
-        self._fabric = fabric
+        self._membership = membership
         self._policy = policy
         self._period = period
         self._timeout = timeout
@@ -85,7 +87,7 @@ class Balancing(Closing, Bound):
 
     @property
     def _address(self) -> str | None:
-        return self._fabric.address
+        return self._membership.address
 
     def _loop(self) -> None:
         while not self._closing.wait(self._period):
@@ -101,7 +103,7 @@ class Balancing(Closing, Bound):
                 log.exception("the policy could not decide; balancing goes on")
 
     def _look(self) -> None:
-        status, now = self._fabric.status(timeout=PATIENCE), time.monotonic()
+        status, now = self._membership.status(timeout=PATIENCE), time.monotonic()
         latest, self._latest = self._latest, (now, status)
         if latest is None:
             return
@@ -122,7 +124,7 @@ class Balancing(Closing, Bound):
                 return
             at, error = time.time(), None
             try:
-                self._fabric.move(move.channel, move.to, self._timeout)
+                self._membership.move(move.channel, move.to, self._timeout)
                 log.info("moved %r to %r: %s", move.channel, move.to, decision.reason)
             except Closed:
                 raise

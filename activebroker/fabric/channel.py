@@ -33,7 +33,7 @@ class Channel(Bound):
 
     def __init__(
         self,
-        fabric: Membership,
+        membership: Membership,
         name: str,
         type: EventType,
         parent: str | None,
@@ -43,26 +43,26 @@ class Channel(Bound):
         self.type = type
         self.parent = parent
         self.extraction = extraction
-        self._fabric = fabric
+        self._membership = membership
         self._derived: tuple[FilterSpec, EventType] | None = None  # where it was: from what
 
     @property
     def errors(self) -> FailureLog:
         """The events that this channel's filter lost by raising, where this process derived it."""
-        return self._fabric.failures(self.name)
+        return self._membership.failures(self.name)
 
     def supplier(self, name: str | None = None) -> Supplier:
         """Open a supplier. Raises NameTaken, Closed, and InvalidFilter on a derived channel."""
-        fabric = self._fabric
-        name = name or fabric.new_name()
+        membership = self._membership
+        name = name or membership.new_name()
         buffer = PublishBuffer(self.name, name, self.type)
 
         def open_supplier() -> Supplier:
-            outlet = fabric.request(OpenSupplier(self.name, name, fabric.node))
-            fabric.publish_to(outlet, buffer)
-            return fabric.remember(Supplier(fabric, self.name, name, buffer))
+            outlet = membership.request(OpenSupplier(self.name, name, membership.node))
+            membership.publish_to(outlet, buffer)
+            return membership.remember(Supplier(membership, self.name, name, buffer))
 
-        return fabric.steadily(open_supplier)
+        return membership.steadily(open_supplier)
 
     def subscribe(
         self,
@@ -91,22 +91,22 @@ class Channel(Bound):
         policy = SlowPolicy(when_slow, keep, patience, on_gap)
         if callback is not None:
             check_callback(callback)
-        fabric = self._fabric
-        port = fabric.new_port()
+        membership = self._membership
+        port = membership.new_port()
         events = EventQueue(self.name, self.type, policy)
 
         def subscribe() -> Subscription:
-            fabric.open_port(port, events)
+            membership.open_port(port, events)
             try:
-                fabric.request(Subscribe(self.name, fabric.node, port))
+                membership.request(Subscribe(self.name, membership.node, port))
             except BaseException:  # Ctrl-C, too: nobody would take what comes
-                fabric.close_port(port)
-                fabric.tell(Unsubscribe(self.name, port))  # should it be carried out after all
+                membership.close_port(port)
+                membership.tell(Unsubscribe(self.name, port))  # should it be carried out after all
                 raise
-            subscription = Subscription(fabric, self.name, port, events, callback, timeout)
-            return fabric.remember(subscription)
+            subscription = Subscription(membership, self.name, port, events, callback, timeout)
+            return membership.remember(subscription)
 
-        return fabric.steadily(subscribe)
+        return membership.steadily(subscribe)
 
     def derive(
         self,
@@ -132,16 +132,18 @@ class Channel(Bound):
         NameTaken, Closed, and PayloadRefused where the place cannot run it. At "supplier" it runs
         elsewhere then: at this process, or at the next place that can.
         """
-        fabric = self._fabric
-        seconds = None if keep else fabric.lease if lease is None else lease
+        membership = self._membership
+        seconds = None if keep else membership.lease if lease is None else lease
         spec = FilterSpec.of(filter)
         input_type = spec.input_type(self.type)
         extraction = analyse(spec, input_type)
-        envelope = pack(spec, input_type, extraction, key=fabric.signing_key)
+        envelope = pack(spec, input_type, extraction, key=membership.signing_key)
         # So that the events come as instances of the class, wherever the filter runs.
-        fabric.register(spec.output_type(input_type))
-        known = fabric.derive_channel(Derive(self.name, name, envelope, at, fabric.node, seconds))
-        channel = Channel(fabric, *known, extraction)
+        membership.register(spec.output_type(input_type))
+        known = membership.derive_channel(
+            Derive(self.name, name, envelope, at, membership.node, seconds)
+        )
+        channel = Channel(membership, *known, extraction)
         channel._derived = spec, input_type
         return channel
 
@@ -162,12 +164,12 @@ class Channel(Bound):
                 f"The filter of channel {self.name!r} can be reconfigured where it was derived: on "
                 "the channel that derive(...) returned."
             )
-        fabric = self._fabric
+        membership = self._membership
         spec, input_type = self._derived
         spec = spec.reconfigured(values)
         extraction = analyse(spec, input_type)
-        envelope = pack(spec, input_type, extraction, key=fabric.signing_key)
-        fabric.reconfigure(self.name, envelope, timeout)
+        envelope = pack(spec, input_type, extraction, key=membership.signing_key)
+        membership.reconfigure(self.name, envelope, timeout)
         self._derived, self.extraction = (spec, input_type), extraction
 
     def move(self, to: str, *, timeout: float = 30.0) -> None:
@@ -178,15 +180,15 @@ class Channel(Bound):
         overdue after `timeout` seconds, or a party was lost amid it and the filter goes on
         elsewhere: the message says which, and who is waited for, or where.
         """
-        self._fabric.move(self.name, to, timeout)
+        self._membership.move(self.name, to, timeout)
 
     def close(self) -> None:
         """End the channel and all that is derived from it, behind what was published."""
-        self._fabric.close_channel(CloseChannel(self.name))
+        self._membership.close_channel(CloseChannel(self.name))
 
     @property
     def _address(self) -> str | None:
-        return self._fabric.address
+        return self._membership.address
 
     def __repr__(self) -> str:
         origin = f" derived from {self.parent!r}" if self.parent else ""

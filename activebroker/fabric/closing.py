@@ -80,6 +80,14 @@ class Closing(ABC):
             log.warning("while closing %r after %s: %s", self, type(error).__name__, also)
 
 
+class Publishing(Closing):
+    """What it has published is taken by others, which have to be closed before it is."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Publish no more, without waiting."""
+
+
 def _share(error: BaseException) -> float:
     """Half of what is left for the blocks that an error leaves: there may be more of them."""
     now = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -13,18 +13,15 @@ import pyarrow as pa
 from activebroker.balancing.splitting import split_moves
 from activebroker.core.errors import (
     ActiveBrokerError,
-    Closed,
-    DeadlineExceeded,
     MoveFailed,
-    Unreachable,
 )
 from activebroker.events import EventType, describe, type_of
 from activebroker.fabric.balancing import Balancing
+from activebroker.fabric.bound import Bound
 from activebroker.fabric.channel import Channel
-from activebroker.fabric.closing import CLOSING, Closing, deadline, time_left, within
-from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost, leave
-from activebroker.fabric.membership import Membership
-from activebroker.fabric.supplier import Supplier
+from activebroker.fabric.closing import Closing
+from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost
+from activebroker.fabric.membership import PATIENCE, Membership
 from activebroker.protocol.messages import OpenChannel, TellStory
 from derivation.balance import Balance, Policy
 
@@ -32,7 +29,7 @@ log = logging.getLogger(__name__)
 LEASE = 60.0  # seconds that a derived channel lives without its owner or anybody who takes it
 
 
-class Fabric(Closing, Membership):
+class Fabric(Closing, Bound):
     """`Fabric()` is embedded: all of it runs in this process, without sockets or servers.
 
     `brokers` are names of places where filters can run; in an embedded fabric each is a thread.
@@ -49,9 +46,19 @@ class Fabric(Closing, Membership):
         lease: float = LEASE,
         reconnect: bool = False,
     ) -> None:
-        super().__init__(host or EmbeddedHost(brokers), lease, reconnect)
+        self._membership = Membership(host or EmbeddedHost(brokers), lease, reconnect)
         self._balancings: list[Balancing] = []
         atexit.register(self.close)
+
+    @property
+    def node(self) -> str:
+        """The name of this process in the fabric."""
+        return self._membership.node
+
+    @property
+    def address(self) -> str | None:
+        """Where other processes join, by `connect(address, key)`; None for an embedded fabric."""
+        return self._membership.address
 
     def channel(self, name: str, type: type | pa.Schema | None = None) -> Channel:
         """Open a channel; it is created with the first type given.
@@ -64,12 +71,16 @@ class Fabric(Closing, Membership):
         event_type: EventType | None = None
         if type is not None:
             event_type = type_of(type)
-            self.register(event_type)
+            self._membership.register(event_type)
         opening = OpenChannel(name, None if event_type is None else describe(event_type))
-        channel = Channel(self, *self.open_channel(opening))
+        channel = Channel(self._membership, *self._membership.open_channel(opening))
         if event_type is not None and event_type != channel.type:
             channel.type = event_type  # another version of it
         return channel
+
+    def status(self, *, timeout: float = PATIENCE) -> dict[str, Any]:
+        """Members, channels, and every node's counters, as plain data."""
+        return self._membership.status(timeout=timeout)
 
     def story(self, channel: Channel | str) -> dict[str, Any]:
         """How the last move or offload of a channel, or one of its name, went or goes, as plain
@@ -82,7 +93,7 @@ class Fabric(Closing, Membership):
         Raises UnknownChannel where the channel is none of those that moved last.
         """
         name = channel.name if isinstance(channel, Channel) else channel
-        story: dict[str, Any] = msgspec.to_builtins(self.request(TellStory(name)))
+        story: dict[str, Any] = msgspec.to_builtins(self._membership.request(TellStory(name)))
         return story
 
     def split(self, broker: str, *, to: str, timeout: float = 30.0) -> list[str]:
@@ -100,7 +111,7 @@ class Fabric(Closing, Membership):
         moved: dict[str, None] = {}  # some move twice
         for move in moves:
             try:
-                self.move(move.channel, move.to, timeout)
+                self._membership.move(move.channel, move.to, timeout)
             except ActiveBrokerError as error:
                 asked = (*moved, move.channel)
                 left = dict.fromkeys(each.channel for each in moves if each.channel not in asked)
@@ -122,7 +133,7 @@ class Fabric(Closing, Membership):
         filters take more than 0.8 of a CPU, and empties idle ones. One process of a fabric at a
         time should do it. `timeout`: of each move, as of `move`. Raises ValueError, TypeError.
         """
-        balancing = Balancing(self, policy or Balance(), period, timeout)
+        balancing = Balancing(self._membership, policy or Balance(), period, timeout)
         self._balancings.append(balancing)
         return balancing
 
@@ -133,59 +144,17 @@ class Fabric(Closing, Membership):
         what a callback has raised, and what a supplier's `close` raises where events were lost,
         after all else has ended.
         """
-        if self._closed:
-            return
-        if self._runtime.disowned:  # it is the parent's, whose this process is a fork of
-            self._closed = True
-            return
-        failures: list[Exception] = []
-        if self._rejoining is not None:
-            self._rejoining.close(time_left(CLOSING) / 2)
-        time_here = time_left(CLOSING)
         try:
-            with within(time_here * 0.2):
-                for each in (*self._balancings, *self._open.values()):
-                    if isinstance(each, Supplier):
-                        continue  # until consumers have taken what was published
-                    failure = self._quietly(each.close)
-                    if failure is not None and not isinstance(failure, ActiveBrokerError):
-                        failures.append(failure)
-            suppliers = [each for each in list(self._open.values()) if isinstance(each, Supplier)]
-            for supplier in suppliers:
-                supplier.end()
-            drained = self._runtime.wait_drained(time_here * 0.6, deadline() - time_here * 0.2)
-            with within(time_here * 0.2 if drained else 0.0):
-                failures += filter(None, (self._quietly(each.close) for each in suppliers))
-            with within(time_here * 0.2):
-                if drained:
-                    self._runtime.wait_drained(CLOSING, deadline())
-                else:
-                    log.warning("closed %r though consumers had not taken everything", self.node)
-                self._quietly(lambda: leave(self._runtime, time_left(CLOSING)))
+            self._membership.close(self._balancings)
         finally:
-            self._closed = True
-            self._runtime.stop()
-            self._host.close()
             atexit.unregister(self.close)
-        if failures:
-            raise failures[0]
+
+    @property
+    def _address(self) -> str | None:
+        return self.address
 
     def __repr__(self) -> str:
         return f"<fabric of {self.node!r}>"
-
-    def _quietly(self, action: Callable[[], None]) -> Exception | None:
-        """Closing goes on when something fails; the log says so."""
-        try:
-            action()
-        except (Closed, Unreachable, DeadlineExceeded) as error:
-            log.info("while closing %r: %s", self.node, error)
-            return error
-        except ActiveBrokerError as error:
-            log.warning("while closing %r: %s", self.node, error)
-            return error
-        except Exception as error:  # noqa: BLE001 - a callback's, which was logged
-            return error
-        return None
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from activebroker.core.errors import Closed, check_text
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    Closed,
+    DeadlineExceeded,
+    Unreachable,
+    check_text,
+)
 from activebroker.events import EventType, TypeDescription
-from activebroker.fabric.bound import Bound
-from activebroker.fabric.closing import Closing, deadline, time_left
+from activebroker.fabric.closing import (
+    CLOSING,
+    Closing,
+    Publishing,
+    deadline,
+    time_left,
+    within,
+)
 from activebroker.fabric.failures import FailureLog
-from activebroker.fabric.hosting import Host
+from activebroker.fabric.hosting import Host, leave
 from activebroker.fabric.program import Program
 from activebroker.fabric.rejoining import Rejoining
 from activebroker.filters import Envelope
@@ -32,6 +45,7 @@ from activebroker.protocol.messages import (
 from activebroker.protocol.messages import ReportStatus as AskStatus
 from activebroker.runtime import EventQueue, PublishBuffer, Runtime, Succession
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 C = TypeVar("C", bound=Closing)
 NAMES = ("name", "channel", "supplier", "at", "to")  # in requests: what users give as such
@@ -56,10 +70,10 @@ class Described(NamedTuple):
     parent: str | None
 
 
-class Membership(Bound):
+class Membership:
     """Knows what this process has in the fabric, and lays it there again where it joins anew.
 
-    Channels, suppliers and subscriptions share one; `Fabric` adds what users start with.
+    The user's fabric, channels, suppliers and subscriptions share one.
     """
 
     def __init__(self, host: Host, lease: float, reconnect: bool) -> None:
@@ -95,10 +109,6 @@ class Membership(Bound):
         """Members, channels, and every node's counters, as plain data."""
         status: dict[str, Any] = msgspec.to_builtins(self.request(AskStatus(), timeout))
         return status
-
-    @property
-    def _address(self) -> str | None:
-        return self.address
 
     @property
     def signing_key(self) -> bytes:
@@ -210,6 +220,61 @@ class Membership(Bound):
 
     def forget(self, each: Closing) -> None:
         self._open.pop(id(each), None)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def close(self, first: Iterable[Closing]) -> None:
+        """Deliver what was published, then end every thread, socket and process of ours; `first`
+        is closed before all that users have opened. See `Fabric.close`."""
+        if self._closed:
+            return
+        if self._runtime.disowned:  # it is the parent's, whose this process is a fork of
+            self._closed = True
+            return
+        failures: list[Exception] = []
+        if self._rejoining is not None:
+            self._rejoining.close(time_left(CLOSING) / 2)
+        time_here = time_left(CLOSING)
+        try:
+            with within(time_here * 0.2):
+                for each in (*first, *self._open.values()):
+                    if isinstance(each, Publishing):
+                        continue  # until consumers have taken what was published
+                    failure = self._quietly(each.close)
+                    if failure is not None and not isinstance(failure, ActiveBrokerError):
+                        failures.append(failure)
+            suppliers = [each for each in list(self._open.values()) if isinstance(each, Publishing)]
+            for supplier in suppliers:
+                supplier.end()
+            drained = self._runtime.wait_drained(time_here * 0.6, deadline() - time_here * 0.2)
+            with within(time_here * 0.2 if drained else 0.0):
+                failures += filter(None, (self._quietly(each.close) for each in suppliers))
+            with within(time_here * 0.2):
+                if drained:
+                    self._runtime.wait_drained(CLOSING, deadline())
+                else:
+                    log.warning("closed %r though consumers had not taken everything", self.node)
+                self._quietly(lambda: leave(self._runtime, time_left(CLOSING)))
+        finally:
+            self._closed = True
+            self._runtime.stop()
+            self._host.close()
+        if failures:
+            raise failures[0]
+
+    def _quietly(self, action: Callable[[], None]) -> Exception | None:
+        """Closing goes on when something fails; the log says so."""
+        try:
+            action()
+        except (Closed, Unreachable, DeadlineExceeded) as error:
+            log.info("while closing %r: %s", self.node, error)
+            return error
+        except ActiveBrokerError as error:
+            log.warning("while closing %r: %s", self.node, error)
+            return error
+        except Exception as error:  # noqa: BLE001 - a callback's, which was logged
+            return error
+        return None
 
     # --- another node (see `rejoining`) -------------------------------------------------------
 

@@ -40,7 +40,7 @@ class Subscription(Closing, Bound):
 
     def __init__(
         self,
-        fabric: Membership,
+        membership: Membership,
         channel: str,
         port: int,
         events: EventQueue,
@@ -50,7 +50,7 @@ class Subscription(Closing, Bound):
         self.channel = channel
         self.timeout = timeout
         self.errors = FailureLog()
-        self._fabric = fabric
+        self._membership = membership
         self._port = port
         self._queue = events
         self._queue.unreadable = self._lost
@@ -106,8 +106,8 @@ class Subscription(Closing, Bound):
         raised, if it did."""
         if not self._closed:
             self._closed, over = True, self._queue.complete
-            self._fabric.forget(self)
-            self._fabric.close_port(self._port)
+            self._membership.forget(self)
+            self._membership.close_port(self._port)
             if not over:
                 self._unsubscribe()
         if self._calling is not None and not self._calling.here:
@@ -115,7 +115,7 @@ class Subscription(Closing, Bound):
 
     def _unsubscribe(self) -> None:
         try:
-            self._fabric.request(Unsubscribe(self.channel, self._port), CLOSING)
+            self._membership.request(Unsubscribe(self.channel, self._port), CLOSING)
         except (Closed, Unreachable, DeadlineExceeded) as error:
             log.info("unsubscribed from %r without an answer: %s", self.channel, error)
 
@@ -125,7 +125,7 @@ class Subscription(Closing, Bound):
 
     @property
     def _address(self) -> str | None:
-        return self._fabric.address
+        return self._membership.address
 
     def __repr__(self) -> str:
         return f"<subscription to {self.channel!r}>"

@@ -8,7 +8,7 @@ from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
 from activebroker.fabric.bound import Bound
-from activebroker.fabric.closing import CLOSING, Closing
+from activebroker.fabric.closing import CLOSING, Publishing
 from activebroker.fabric.membership import PUBLISHING, Membership
 from activebroker.protocol.messages import CloseSupplier, Offload
 from activebroker.runtime import PublishBuffer
@@ -16,13 +16,15 @@ from activebroker.runtime import PublishBuffer
 log = logging.getLogger(__name__)
 
 
-class Supplier(Closing, Bound):
+class Supplier(Publishing, Bound):
     """Get it from `channel.supplier(name)`. Its events arrive in order, each exactly once."""
 
-    def __init__(self, fabric: Membership, channel: str, name: str, buffer: PublishBuffer) -> None:
+    def __init__(
+        self, membership: Membership, channel: str, name: str, buffer: PublishBuffer
+    ) -> None:
         self.name = name
         self.channel = channel
-        self._fabric = fabric
+        self._membership = membership
         self._buffer = buffer
         self._closed = False
 
@@ -64,7 +66,7 @@ class Supplier(Closing, Bound):
         if isinstance(consumers, str):
             consumers = (consumers,)
         named = None if consumers is None else tuple(consumers)
-        self._fabric.derive_elsewhere(Offload(self.channel, self.name, to, timeout, named))
+        self._membership.derive_elsewhere(Offload(self.channel, self.name, to, timeout, named))
 
     def flush(self, timeout: float = PUBLISHING) -> None:
         """Wait until what was published is on its way.
@@ -72,7 +74,7 @@ class Supplier(Closing, Bound):
         Raises DeadlineExceeded once nothing was taken for `timeout` seconds, EventRefused and
         Unreachable where events were lost.
         """
-        self._fabric.flush(self._buffer, timeout)
+        self._membership.flush(self._buffer, timeout)
 
     def close(self) -> None:
         """End this supplier's stream after what it has published.
@@ -87,17 +89,17 @@ class Supplier(Closing, Bound):
         try:
             self._close(CloseSupplier(self.channel, self.name))
         finally:  # until then it goes on where its fabric is joined again
-            self._fabric.forget(self)
-            self._fabric.publish_no_more(self._buffer)
+            self._membership.forget(self)
+            self._membership.publish_no_more(self._buffer)
 
     def _close(self, end: CloseSupplier) -> None:
         try:
             self.flush(CLOSING)
         except ActiveBrokerError:
-            self._fabric.tell(end)
+            self._membership.tell(end)
             raise
         try:
-            self._fabric.request(end, CLOSING)
+            self._membership.request(end, CLOSING)
         except (Closed, Unreachable) as error:
             self._buffer.flush(0.0)  # raises unless all that it has published has arrived
             log.info("supplier %r was closed without an answer: %s", self.name, error)
@@ -108,7 +110,7 @@ class Supplier(Closing, Bound):
 
     @property
     def _address(self) -> str | None:
-        return self._fabric.address
+        return self._membership.address
 
     def __repr__(self) -> str:
         return f"<supplier {self.name!r} of channel {self.channel!r}>"

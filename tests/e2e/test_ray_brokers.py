@@ -76,7 +76,7 @@ def test_brokers_are_started_and_stopped_while_the_fabric_runs(fabric: RayFabric
     with trades.supplier("NYSE") as nyse:
         fabric.start_broker("beside", Placement(near="NYSE"))
         host = OnRay(fabric).ask("beside", lambda actor: ray.util.get_node_ip_address())
-        assert f"tcp://{host}:" in fabric._runtime.transport.address
+        assert f"tcp://{host}:" in fabric._membership._runtime.transport.address
         numbered = trades.derive(Numbered, at="beside", name="near numbered")
         with numbered.subscribe(timeout=PATIENCE) as events:
             nyse.publish_batch([Trade("IBM", 0.0)] * 100)

@@ -84,7 +84,7 @@ class Cut:
     """Nothing comes to these processes, and nothing leaves them, in this block."""
 
     def __init__(self, *parties: ab.Fabric) -> None:
-        self._transports = [each._runtime.transport for each in parties]
+        self._transports = [each._membership._runtime.transport for each in parties]
 
     def __enter__(self) -> None:
         for each in self._transports:
@@ -158,8 +158,8 @@ def play_cuts(broker: Broker, *names: str) -> tuple[list[int], int]:
             for _ in range(2):
                 feeding.wait_for(500)
                 with Cut(*parties):
-                    eventually(lambda: all(each._runtime.orphaned for each in parties))
-                eventually(lambda: not any(each._runtime.orphaned for each in parties))
+                    eventually(lambda: all(each._membership._runtime.orphaned for each in parties))
+                eventually(lambda: not any(each._membership._runtime.orphaned for each in parties))
                 eventually(lambda goal=feeding.count: seen[-1] >= goal)
         source.channel("numbers").close()
         events.join(PATIENCE)

@@ -56,15 +56,7 @@ PAIRS = [
     (blocking.Balancing, aio.Balancing),
 ]
 # What others of the package use, and what is told by `await`ing.
-INTERNAL = {
-    blocking.Fabric: {
-        *("open_channel", "close_channel", "close_port", "derive_elsewhere", "failures"),
-        *("forget", "reconfigure", "move", "new_name", "new_port", "flush", "publish_no_more"),
-        *("open_port", "publish_to", "register", "remember", "request", "signing_key", "tell"),
-        *("derive_channel", "steady", "steadily"),
-    },
-    blocking.Supplier: {"end"},
-}
+INTERNAL = {blocking.Supplier: {"end"}}
 
 
 @pytest.mark.parametrize(("sync", "wrapper"), PAIRS)
@@ -336,10 +328,10 @@ def test_what_was_cancelled_leaves_nothing_open(
     async def main(fabric: aio.Fabric) -> None:
         channel = await fabric.channel("trades", Trade)
         entered, go_on = threading.Event(), threading.Event()
-        request = fabric.sync.request
+        request = fabric.sync._membership.request
 
         def held(body: Any, *patience: float) -> Any:
-            monkeypatch.setattr(fabric.sync, "request", request)
+            monkeypatch.setattr(fabric.sync._membership, "request", request)
             if when == "before the request":
                 entered.set()
                 assert go_on.wait(PATIENCE)
@@ -349,7 +341,7 @@ def test_what_was_cancelled_leaves_nothing_open(
             assert go_on.wait(PATIENCE)
             return answer
 
-        monkeypatch.setattr(fabric.sync, "request", held)
+        monkeypatch.setattr(fabric.sync._membership, "request", held)
         asked = asyncio.ensure_future(ask(channel))
         await asyncio.sleep(0)
         while not entered.is_set():
@@ -365,7 +357,10 @@ def test_what_was_cancelled_leaves_nothing_open(
         )
         left, *derived = (await fabric.status())["channels"]
         assert not left["consumers"] and not left["suppliers"]
-        assert not fabric.sync._program.suppliers and not fabric.sync._program.subscriptions
+        assert (
+            not fabric.sync._membership._program.suppliers
+            and not fabric.sync._membership._program.subscriptions
+        )
         assert all(each["closed"] for each in derived)
         # And the names are free.
         assert await ask(channel) if ask is not enter_subscription else True
@@ -393,7 +388,7 @@ def test_a_fabric_whose_opening_was_cancelled_is_closed() -> None:
 
     asyncio.run(main())
     go_on.set()
-    eventually(lambda: bool(made) and made[0]._closed, "it is still open")
+    eventually(lambda: bool(made) and made[0]._membership._closed, "it is still open")
 
 
 def test_what_is_under_way_when_the_loop_ends_troubles_nobody(
@@ -444,7 +439,7 @@ def test_cancelling_a_block_closes_what_it_had_opened() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert fabrics[0].sync._closed
+        assert fabrics[0].sync._membership._closed
         assert await taken(opened[0]) == []
 
     asyncio.run(main())

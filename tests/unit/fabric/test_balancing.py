@@ -130,7 +130,9 @@ def test_why_nothing_helps_is_logged_once(
     assert [record.message for record in caplog.records] == ["all are full"] * 2
 
 
-@pytest.mark.parametrize("end", [ab.Fabric.close, lambda fabric: fabric._runtime.stop()])
+@pytest.mark.parametrize(
+    "end", [ab.Fabric.close, lambda fabric: fabric._membership._runtime.stop()]
+)
 def test_it_ends_with_the_fabric(end: Callable[[ab.Fabric], None]) -> None:
     with ab.Fabric(brokers=["atlanta"]) as fabric:
         balancing = fabric.balance(period=PERIOD)

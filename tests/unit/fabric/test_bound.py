@@ -68,7 +68,7 @@ def test_a_filter_that_holds_it_is_refused_so(fabric: ab.Fabric, bound: Any) -> 
 def test_where_others_can_join_the_address_is_told(
     fabric: ab.Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fabric._host, "address", "tcp://10.0.0.5:7400")
+    monkeypatch.setattr(fabric._membership._host, "address", "tcp://10.0.0.5:7400")
     with pytest.raises(
         NotPicklable, match=r"`activebroker\.connect\('tcp://10.0.0.5:7400', key\)`"
     ):

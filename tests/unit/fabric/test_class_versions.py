@@ -255,7 +255,7 @@ def test_events_of_a_subtype_of_another_version(fabric: ab.Fabric) -> None:
 
     older = fabric.channel("quotes", V.first).subscribe(timeout=PATIENCE)
     other = fabric.channel("quotes", V.third).subscribe(timeout=PATIENCE)
-    fabric.register(EventType.of(Loud))
+    fabric._membership.register(EventType.of(Loud))
     supplier = fabric.channel("quotes", V.second).supplier("A")
     supplier.publish(newer("IBM", 1.0, 5, 11))
     first, third = next(iter(older)), next(iter(other))

@@ -23,7 +23,7 @@ from activebroker.runtime import Runtime, publishing
 from activebroker.transport import LocalHub, LocalTransport
 
 KEY = b"k" * 32
-STEPS = ("closing", "fabric", "subscription", "supplier")
+STEPS = ("closing", "membership", "subscription", "supplier")
 
 
 class OneOf:
@@ -60,7 +60,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ab.Fabric, ab.Fabric]
     other = ab.Fabric(host=OneOf(hub, "other", "hub"))
     yield first, other
     for fabric in (other, first):
-        fabric._runtime.stop()
+        fabric._membership._runtime.stop()
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_callbacks_that_are_stuck_or_raise_keep_no_fabric_open(
         fabric.close()
     assert time.monotonic() - began < 5.0 + 2
     assert nyse._buffer.empty
-    assert not fabric._runtime._thread.is_alive()
+    assert not fabric._membership._runtime._thread.is_alive()
     go_on.set()
 
 
@@ -158,7 +158,7 @@ def test_a_fabric_closed_behind_a_stuck_consumer_says_so_in_time(
     with pytest.raises(DeadlineExceeded, match=f"Nobody has taken the last {waiting} events"):
         other.close()
     assert time.monotonic() - began < hasty + 2
-    assert not other._runtime._thread.is_alive()
+    assert not other._membership._runtime._thread.is_alive()
     del subscription
 
 
@@ -203,7 +203,7 @@ def test_what_is_closed_amid_an_overdue_move_ends_in_time(
     assert time.monotonic() - began < MOST
     fabric.close()
     assert time.monotonic() - began < 2 * MOST
-    assert not fabric._runtime._thread.is_alive()
+    assert not fabric._membership._runtime._thread.is_alive()
 
 
 def busy(fabric: ab.Fabric) -> bool:
@@ -252,11 +252,11 @@ def test_a_supplier_that_lost_its_fabric_says_what_was_not_acknowledged(
     nyse.publish_batch(trades(*range(5)))
     arrived = iter(events)
     assert [next(arrived).content.price for _ in range(5)] == [0, 1, 2, 3, 4]
-    assert other._runtime.wait_drained(PATIENCE)
-    first._runtime.stop()
+    assert other._membership._runtime.wait_drained(PATIENCE)
+    first._membership._runtime.stop()
     if sent:
         nyse.publish_batch(trades(*range(sent)))
-    eventually(lambda: bool(other._runtime.orphaned), "it is not found lost")
+    eventually(lambda: bool(other._membership._runtime.orphaned), "it is not found lost")
     with pytest.raises(Unreachable, match="directory at 'hub' does not answer"):
         list(own)
     text = rf"does not answer any more.*the last {sent} events were not acknowledged"
@@ -285,8 +285,8 @@ def test_so_does_one_that_is_closed_before_that_is_found(
     nyse = other.channel("trades", Trade).supplier("NYSE")
     nyse.publish_batch(trades(*range(5)))
     assert [next(iter(events)).content.price for _ in range(5)] == [0, 1, 2, 3, 4]
-    assert other._runtime.wait_drained(PATIENCE)
-    first._runtime.stop()
+    assert other._membership._runtime.wait_drained(PATIENCE)
+    first._membership._runtime.stop()
     nyse.publish_batch(trades(*range(7)))
     with pytest.raises(Unreachable, match="the last 7 events were not acknowledged"):
         nyse.close()

@@ -103,14 +103,14 @@ def test_a_move_that_fails_ends_it(
     }
     for number in range(5):
         channel.derive(Count, at="atlanta", name=f"other {number}")
-    move = fabric.move
+    move = fabric._membership.move
 
     def closing(name: str, *to: Any) -> None:
         if name == "c":
             derived["c"].close()  # as another user may in the meantime
         move(name, *to)
 
-    monkeypatch.setattr(fabric, "move", closing)
+    monkeypatch.setattr(fabric._membership, "move", closing)
     nyse = channel.supplier("NYSE")
     with (
         derived["a"].subscribe(timeout=PATIENCE) as left,

@@ -361,8 +361,8 @@ def test_the_death_of_the_node_is_no_end_of_the_channel(monkeypatch: pytest.Monk
         def die(timeout: float | None) -> None:
             raise Died
 
-        monkeypatch.setattr(fabric._runtime.transport, "receive", die)
-        fabric._runtime.transport.wake()
+        monkeypatch.setattr(fabric._membership._runtime.transport, "receive", die)
+        fabric._membership._runtime.transport.wake()
         thread.join(PATIENCE)
         # What had come before is handed out; and each iteration says that it is not the end.
         assert prices(islice(events, 2)) == [2.0, 3.0]

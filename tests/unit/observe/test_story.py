@@ -121,5 +121,5 @@ def test_only_what_has_moved_has_a_story(fabric: ab.Fabric) -> None:
 def test_what_the_directory_cannot_make_sense_of_is_answered(fabric: ab.Fabric) -> None:
     """In an embedded fabric no types of the wire hold it back."""
     with pytest.raises(ab.ActiveBrokerError, match="failed at TellStory: TypeError"):
-        fabric._runtime.request(TellStory(7), 10.0)  # type: ignore[arg-type]
+        fabric._membership._runtime.request(TellStory(7), 10.0)  # type: ignore[arg-type]
     assert fabric.status()["ended_moves"] == []

@@ -109,7 +109,7 @@ def test_a_fault_of_its_own_ends_the_node_and_everybody_hears_it(
     where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fabric = ab.Fabric(brokers=["atlanta"])
-    node = fabric._runtime
+    node = fabric._membership._runtime
     channel = fabric.channel("ticks", Tick)
     supplier, subscription = channel.supplier("A"), channel.subscribe()
     supplier.publish(Tick(0))
@@ -130,7 +130,7 @@ def test_a_fault_of_its_own_ends_the_node_and_everybody_hears_it(
     with pytest.raises(Unreachable, match="'local' of this process has failed") as publishing:
         while time.monotonic() < deadline:
             supplier.publish(Tick(1))
-            fabric.tell(ReportStatus())
+            fabric._membership.tell(ReportStatus())
             time.sleep(0.001)  # so that it is idle at times
     waiting.join(PATIENCE)
     assert isinstance(node.failure, Planted)
@@ -176,7 +176,7 @@ def test_what_fails_at_the_end_keeps_nothing_else_from_ending(
     fabric = ab.Fabric()
     fabric.close()
     assert ended == [each for each in (Workers, LocalTransport) if each is not owner]
-    assert isinstance(fabric._runtime.failure, Planted)
+    assert isinstance(fabric._membership._runtime.failure, Planted)
     assert caplog.text.count("has failed and ends") == 1
 
 
@@ -186,7 +186,7 @@ def test_what_fails_at_the_end_keeps_nothing_else_from_ending(
 def test_what_a_peer_sends_costs_its_connection(
     fabric: ab.Fabric, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = fabric._runtime
+    node = fabric._membership._runtime
     forgotten: list[str] = []
     node.transport.forget = forgotten.append  # type: ignore[method-assign]
     for head in (b"", b"+", b"no frame", b"\x98" + b"\x00" * 8):
@@ -209,7 +209,7 @@ def test_work_that_cannot_be_given_to_a_worker_costs_its_filter(
 ) -> None:
     """As where the system gives this process no more threads."""
     channel = fabric.channel("ticks", Tick)
-    workers = fabric._runtime._workers
+    workers = fabric._membership._runtime._workers
     beside = channel.subscribe(timeout=PATIENCE)
     supplier = channel.supplier("A")
     if failing == "load":
@@ -226,7 +226,7 @@ def test_work_that_cannot_be_given_to_a_worker_costs_its_filter(
         assert derived.errors.wait(1) and next(iter(derived.errors)).error == "Planted: planted"
     monkeypatch.undo()
     supplier.publish(Tick(2))
-    assert fabric._runtime.failure is None
+    assert fabric._membership._runtime.failure is None
     seen = [next(iter(beside)).content for _ in range(1 if failing == "load" else 2)]
     assert seen[-1] == Tick(2)
 
@@ -275,7 +275,7 @@ def test_a_node_whose_thread_cannot_start_says_so(monkeypatch: pytest.MonkeyPatc
 
 def test_an_answer_s_deadline_keeps_its_text(fabric: ab.Fabric) -> None:
     """`concurrent.futures.TimeoutError` is the builtin one, as is our error's base."""
-    node = fabric._runtime
+    node = fabric._membership._runtime
     text = "The directory says who was waited for."
 
     def handle(input: Any, now: float) -> list[Effect]:
