@@ -43,15 +43,15 @@ from derivation.protocol import (
 class Migration:
     """The plan, and how the graph looks after it.
 
-    `stages` and `outputs` are by destination; `sources` are the outlet and the new flow of each
-    swap; `old_stages` are those that the origins give up.
+    `stages` and `outputs` are by destination; `sources` are, by the new flow of a swap, its outlet
+    and what the flow is; `old_stages` are those that the origins give up.
     """
 
     channel: Made
     plan: Plan
     stages: dict[str, StageSpec]
     old_stages: dict[str, int]
-    sources: list[tuple[Outlet, FlowSpec]]
+    sources: dict[int, tuple[Outlet, FlowSpec]]
     outputs: dict[str, list[FlowSpec]]
     new_flows: list[Flow]
     kept_at: list[str]  # nodes that keep events for the filter, and must hear what is settled
@@ -106,9 +106,8 @@ class Migration:
                     stage, outputs = self.stages.get(to), tuple(self.outputs.get(to, ()))
                     self._tell(to, PrepareMove(message, self.old_stages.get(to), stage, outputs))
                 case Send(to, RequestSwap() as message):
-                    for outlet, spec in self.sources:
-                        if spec.id == message.swap.new:
-                            self._tell(to, SwapFlows(message, outlet.id, spec))
+                    outlet, spec = self.sources[message.swap.new]
+                    self._tell(to, SwapFlows(message, outlet.id, spec))
                 case Send(to, Proceed() | Cancel() | End() as message):
                     self._tell(to, message)
                 case SetDeadline(at):
@@ -132,7 +131,8 @@ def plan_move(
 
     recovered = channel.recovers
     stays = local and not parent.recovers  # and will be lost with its suppliers
-    swaps, sources, inputs = [], [], []
+    swaps, inputs = [], []
+    sources: dict[int, tuple[Outlet, FlowSpec]] = {}
     suppliers: list[tuple[str, str]] = []
     for outlet, before in graph.feeds(channel):
         stage = by_node[outlet.node] if local else new[0]
@@ -149,7 +149,7 @@ def plan_move(
                 origin=before[0].port.node if before else None,
             )
         )
-        sources.append((outlet, flow.spec(after)))
+        sources[flow.id] = outlet, flow.spec(after)
         suppliers += [(supplier, stage.node) for supplier in graph.suppliers(outlet)]
 
     new_outlets = {stage.node: Outlet(stage.id, stage.node) for stage in new}
@@ -259,7 +259,7 @@ def plan_offload(
         plan=plan,
         stages={node: relay.stage_spec(stage, True)},
         old_stages={},
-        sources=[(own, feed.spec())],
+        sources={feed.id: (own, feed.spec())},
         outputs={
             node: [
                 flow.spec(after=(before.id,)) for flow, before in zip(out_flows, moved, strict=True)

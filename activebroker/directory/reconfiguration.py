@@ -59,9 +59,7 @@ def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
         channel.next = None
         yield from wiring.narrow(channel)
         raise
-    if outcome == CHANGING:
-        change.late = True  # it is narrowed when the directory has its new state
-    else:
+    if not change.late:
         channel.next = None
         if outcome is None or channel.envelope is not change.envelope:  # else it has in part
             yield from wiring.narrow(channel)
@@ -117,6 +115,7 @@ def _change(
     if channel.envelope is change.envelope:  # the directory has its new state
         return None
     if failures and channel.recovers:
+        change.late = changing  # then it is narrowed when the directory has its new state
         return CHANGING if changing else failures[0]
     if stages and not changing and len(failures) == len(stages):
         return failures[0]
