@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
@@ -77,12 +78,9 @@ class Changes:
         self._changed = changed
         self._happened: deque[Change] = deque()
         self._queue: deque[Waiting] = deque()
-        self._current: tuple[Change, Done] | None = None
+        self._busy = False
         self._migration: Migration | None = None  # that the current change waits for
         self._migrations: dict[int, Migration] = {}  # with those that are overdue
-        self._answers: list[Any] = []
-        self._missing = 0
-        self._error: ActiveBrokerError | None = None
 
     def submit(
         self,
@@ -136,7 +134,7 @@ class Changes:
 
     def go_on(self) -> None:
         """Carry out the next change whose way is clear."""
-        if self._current is not None:
+        if self._busy:
             return
         if self._happened:
             self._begin(self._happened.popleft(), lambda result, error: None)
@@ -150,8 +148,8 @@ class Changes:
                 waiting.held_since = self._now()
 
     def _begin(self, change: Change, done: Done) -> None:
-        self._current = change, done
-        self._resume(None, None)
+        self._busy = True
+        self._resume(change, done, None, None)
 
     def expire(self) -> None:
         """Refuse what has waited too long for its way to be clear."""
@@ -166,9 +164,9 @@ class Changes:
                 waiting.change.close()
                 waiting.done(None, DeadlineExceeded(f"{obstacle}, for more than {PATIENCE:g} s."))
 
-    def _resume(self, value: Any, error: ActiveBrokerError | None) -> None:
-        assert self._current is not None
-        change, done = self._current
+    def _resume(
+        self, change: Change, done: Done, value: Any, error: ActiveBrokerError | None
+    ) -> None:
         try:
             step = change.throw(error) if error is not None else change.send(value)
         except StopIteration as stop:
@@ -180,49 +178,57 @@ class Changes:
             log.exception("a change of the fabric failed")
             self._end(done, None, ActiveBrokerError(f"The directory failed: {failure!r}"))
         else:
-            if isinstance(step, Migration):
-                self._migration = self._migrations[step.plan.derivation] = step
-                step.begin(self._tell, self._set_deadline, self._migrated, self._now)
-            else:
-                self._ask(step)
+            then = partial(self._resume, change, done)
+            match step:
+                case Migration():
+                    self._migration = self._migrations[step.plan.derivation] = step
+                    ended = partial(self._migrated, then)
+                    step.begin(self._tell, self._set_deadline, ended, self._now)
+                case Attempt(calls, patience):
+                    self._ask(calls, patience, (Unreachable, DeadlineExceeded), then)
+                case calls:
+                    self._ask(calls, PATIENCE, (), then)
 
     def _end(self, done: Done, result: Any, error: ActiveBrokerError | None) -> None:
-        self._current = None
+        self._busy = False
         self._changed()
         done(result, error)
         self.go_on()
 
-    def _ask(self, step: Calls | Attempt) -> None:
-        calls = step.calls if isinstance(step, Attempt) else step
-        minor = (Unreachable, DeadlineExceeded) if isinstance(step, Attempt) else ()
-        patience = step.patience if isinstance(step, Attempt) else PATIENCE
-        self._answers, self._missing, self._error = [None] * len(calls), len(calls), None
+    def _ask(
+        self, calls: Calls, patience: float, minor: tuple[type[Exception], ...], then: Done
+    ) -> None:
+        """Make calls; `then` gets their answers, and the first error that is not `minor`."""
+        answers: list[Any] = [None] * len(calls)
+        missing = len(calls)
+        failure: ActiveBrokerError | None = None
         if not calls:
-            self._resume([], None)
+            then(answers, None)
             return
 
         def answered(index: int) -> Done:
-            def done(result: Any, error: ActiveBrokerError | None) -> None:
-                self._answers[index] = result
-                if error is not None and not isinstance(error, minor):
-                    self._error = self._error or error
-                self._missing -= 1
-                if self._missing == 0:
-                    self._resume(self._answers, self._error)
+            def keep(result: Any, error: ActiveBrokerError | None) -> None:
+                nonlocal missing, failure
+                answers[index] = result
+                if not isinstance(error, minor):
+                    failure = failure or error
+                missing -= 1
+                if not missing:
+                    then(answers, failure)
 
-            return done
+            return keep
 
         for index, (node, body) in enumerate(calls):
             self._call(node, body, patience, answered(index))
 
-    def _migrated(self, migration: Migration, finish: Finish) -> None:
+    def _migrated(self, then: Done, migration: Migration, finish: Finish) -> None:
         over = finish.outcome is not Outcome.OVERDUE
         if over:
             del self._migrations[migration.plan.derivation]
             self._ended(migration, finish)
         if migration is self._migration:
             self._migration = None
-            self._resume(finish, None)
+            then(finish, None)
         elif over:
             self._ended_late(migration, finish)
         self.go_on()
