@@ -17,16 +17,15 @@ class Placed:
 
     def __init__(self, status: dict[str, Any]) -> None:
         self.brokers: list[str] = [each["name"] for each in status["members"] if each["broker"]]
-        self._channels = {channel["name"]: channel for channel in status["channels"]}
+        self._channels = {each["name"]: each for each in status["channels"] if not each["closed"]}
 
     def at(self, broker: str) -> dict[str, list[int]]:
         """The channels whose filters were placed there, each with its stages and those beside."""
         found: dict[str, list[int]] = {}
         for channel in self._channels.values():
             carrier = self._carrier(channel["name"])
-            if carrier is None or self._channels[carrier]["at"] != broker or channel["closed"]:
-                continue
-            found.setdefault(carrier, []).extend(stage["id"] for stage in channel["stages"])
+            if carrier is not None and self._channels[carrier]["at"] == broker:
+                found.setdefault(carrier, []).extend(stage["id"] for stage in channel["stages"])
         return found
 
     def parent(self, channel: str) -> str | None:
@@ -50,6 +49,6 @@ class Placed:
 
     def _beside(self, name: str) -> Iterator[str]:
         for each in self._channels.values():
-            if each["parent"] == name and each["at"] == SUPPLIER and not each["closed"]:
+            if each["parent"] == name and each["at"] == SUPPLIER:
                 yield from self._beside(each["name"])
                 yield each["name"]

@@ -64,7 +64,8 @@ class Derivations:
                     f"Channel {parent.name!r} has no supplier now, so there is no place "
                     "'supplier' to move to."
                 )
-        bound = [each for each in self._graph.children(channel) if each.at == SUPPLIER]
+        children = self._graph.children(channel)
+        bound = [each for each in children if each.at == SUPPLIER and not each.closed]
         if bound:
             raise MoveFailed(
                 f"Channel {bound[0].name!r} is derived from {channel.name!r} at 'supplier', in the "

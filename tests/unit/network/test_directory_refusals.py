@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 from scene_for_tests import Scene
 
+from activebroker.balancing.placed import Placed
 from activebroker.core.errors import (
     ActiveBrokerError,
     ChannelTypeConflict,
@@ -15,6 +16,7 @@ from activebroker.core.errors import (
     InvalidFilter,
     MoveFailed,
     NameTaken,
+    PayloadRefused,
     ProtocolError,
     UnknownChannel,
     UnknownPlace,
@@ -126,6 +128,21 @@ def test_a_closed_channel_is_closed_until_it_is_opened_anew() -> None:
     scene.ask("east", OpenChannel("x", OTHER))
     scene.subscribe("west", "x")
     scene.close()
+    scene.settle()
+
+
+def test_what_was_below_a_channel_stays_closed_when_that_cannot_be_derived_anew() -> None:
+    scene = Scene()
+    scene.supplier("east", "A")
+    few = scene.derive(Few, "atlanta")
+    below = scene.derive(Count, "supplier", few)
+    scene.close(few)
+    scene.net.unloadable.add(few)
+    with pytest.raises(PayloadRefused):
+        scene.derive(Few, "dallas")
+    with pytest.raises(Closed, match=f"{below!r} was closed"):
+        scene.subscribe("west", below)
+    assert Placed(scene.ask("west", ReportStatus())).at("atlanta") == {}
     scene.settle()
 
 

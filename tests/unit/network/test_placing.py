@@ -310,3 +310,15 @@ def test_it_can_move_on_but_not_to_its_suppliers(scene: Scene) -> None:
     scene.settle()
     assert sink.traces == COUNTED[:4]
     scene.finish(sink)
+
+
+def test_a_closed_channel_does_not_bind_what_it_was_derived_from(scene: Scene) -> None:
+    scene.supplier("east", "A")
+    few = scene.derive(Few, "supplier")
+    beside = scene.derive(Count, "supplier", few)
+    with pytest.raises(MoveFailed, match=f"move '{beside}' first"):
+        scene.move(few, "atlanta")
+    scene.close(beside)
+    scene.move(few, "atlanta")
+    assert scene.places(few) == ["atlanta"]
+    scene.finish()
