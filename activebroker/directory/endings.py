@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-import msgspec
-
 from activebroker.directory.changes import Attempt, Calls, Change, Changes
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.parts import SUPPLIER, Channel, Derived, Port, Relay, Root, Stage
@@ -80,10 +78,7 @@ class Endings:
         sent = yield Attempt(
             [(relay.own.node, ReportSent(relay.own.id, relay.name)) for _, relay in relays]
         )
-        return {
-            outlet: msgspec.convert(at or {}, Positions)
-            for (outlet, _), at in zip(relays, sent, strict=True)
-        }
+        return {outlet: at or {} for (outlet, _), at in zip(relays, sent, strict=True)}
 
     def _complete(self, port: Port) -> tuple[str, CallBody]:
         flows = tuple(flow.id for flow in self._graph.into(port.id))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from activebroker.core.errors import ActiveBrokerError, InvalidFilter, ReconfigurationFailed
 from activebroker.directory.changes import Attempt, Change
 from activebroker.directory.names import channel_named
@@ -84,7 +82,7 @@ def _change(
     for (outlet, flows), upto in zip(feeds, sent, strict=True):
         for flow in flows:
             stage_id = flow.port.id
-            behind[stage_id][outlet.id] = msgspec.convert(upto, Positions)
+            behind[stage_id][outlet.id] = upto
             passed[stage_id] = later(passed[stage_id], widened[outlet.id])
     answers = yield Attempt(
         [

@@ -13,8 +13,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from activebroker.directory.changes import Attempt, Change
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.deaths import Budget, Record, acquit
@@ -166,7 +164,7 @@ class Recoveries:
         stuck: Positions = {}
         for outlet in feeds:
             if (at := sent.get(outlet.id)) is not None:
-                for supplier, position in msgspec.convert(at, Positions).items():
+                for supplier, position in at.items():
                     if position > (come := inputs.get(supplier, NOWHERE)):
                         stuck[supplier] = come
                 continue

@@ -15,8 +15,6 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 from activebroker.directory.changes import Attempt, Change
 from activebroker.directory.parts import (
@@ -148,7 +146,7 @@ class Recovery:
                 received[port.id] = inputs_of(port.makes)
         for port, got in zip(asked, came, strict=True):
             if got is not None:
-                received[port.id] = msgspec.convert(got, Positions)
+                received[port.id] = got
             elif port.node in self._members:
                 self._expel(port.node)
         for port in ports:  # what was before they began is not for them, or has holes for them

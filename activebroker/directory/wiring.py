@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from activebroker.core.errors import ActiveBrokerError, Unreachable
 from activebroker.directory.changes import PATIENCE, Attempt, Calls, Change, Done
 from activebroker.directory.graph import Graph
@@ -104,7 +102,7 @@ class Wiring:
         begun = yield Attempt(calls)
         for (relay, taker), at in zip(joined, begun, strict=True):
             takers = channel.takers if relay is None else relay.takers
-            takers[taker] = later(takers.get(taker, {}), msgspec.convert(at or {}, Positions))
+            takers[taker] = later(takers.get(taker, {}), at or {})
 
     def feed_relays(self, channel: Channel) -> Change:
         """A relay is sent what its takers want together."""
@@ -113,7 +111,7 @@ class Wiring:
                 call = relay.own.node, SetPredicate(relay.own.id, relay.name, relay.wanted)
                 answers = yield from self.tidy([call])
                 if answers and answers[0] is not None:
-                    relay.since = msgspec.convert(answers[0], Positions)
+                    relay.since = answers[0]
 
     def narrow(self, channel: Derived) -> Change:
         """Let a channel's filter be sent what its envelope wants, no more and no less."""
@@ -135,10 +133,7 @@ class Wiring:
         )
         if len(answers) < len(feeds) or None in answers:
             return None
-        return {
-            outlet.id: msgspec.convert(at, Positions)
-            for outlet, at in zip(feeds, answers, strict=True)
-        }
+        return {outlet.id: at for outlet, at in zip(feeds, answers, strict=True)}
 
     def remove_port(self, channel: Channel, port: int) -> Change:
         """Take a port that is gone for good out of the picture, and stop what flows into it."""

@@ -367,8 +367,7 @@ class Node:
     def _request(self, request: RequestMade) -> None:
         def done(result: Any, error: ActiveBrokerError | None) -> None:
             if isinstance(request.body, Join) and error is None:
-                members = [_member(each) for each in result]
-                self.peers.members = {member.name: member for member in members}
+                self.peers.members = {member.name: member for member in result}
             self._context.effects.append(Reply(request.id, result, error))
 
         if self.orphaned:
@@ -515,8 +514,3 @@ class Node:
 
     def _set_timer(self, key: str, after: float | None) -> None:
         self._context.effects.append(CancelTimer(key) if after is None else SetTimer(key, after))
-
-
-def _member(value: Any) -> Member:
-    """A member as it comes out of an answer: decoded to builtins on the wire, whole locally."""
-    return value if isinstance(value, Member) else Member(**value)

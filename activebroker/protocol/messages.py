@@ -419,8 +419,9 @@ Order = (
 
 CallBody = Question | ChangeRequest | Order
 
-# What the directory goes on with; others' answers are for users.
+# What nodes go on with; others' answers are for users.
 ANSWERS: dict[type[Message], Any] = {
+    Join: tuple[Member, ...],
     OpenFlow: Positions,
     ReportSent: Positions,
     SetPredicate: Positions,

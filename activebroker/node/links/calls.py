@@ -52,7 +52,7 @@ class Calls:
             call.on_answer(None, errors.revive(error))
             return
         try:
-            msgspec.convert(result, call.answer)
+            result = msgspec.convert(result, call.answer)
         except msgspec.ValidationError as wrong:
             text = f"{source!r} gave no answer to {call.what}: {wrong}."
             call.on_answer(None, errors.ProtocolError(text))
