@@ -15,7 +15,7 @@ from activebroker.directory.names import channel_named
 from activebroker.directory.parts import Derived, Flow, Next, Outlet
 from activebroker.directory.wiring import Wiring
 from activebroker.matching import union
-from activebroker.protocol.messages import ENDED, ChangeStage, KeepStage, Reconfigure, ReportSent
+from activebroker.protocol.messages import ChangeStage, KeepStage, Reconfigure, ReportSent
 from activebroker.protocol.specs import Positions, later
 
 STAYS = "stays as it was"
@@ -100,10 +100,11 @@ def _change(
     others: list[str] = []  # that go on as they were, and why
     changing = False
     for stage, answer in zip(stages, answers, strict=True):
-        if answer:
+        if answer is False:
+            failures.append(f"{STAYS}: its filter has ended")
+        elif isinstance(answer, str):
             failures.append(f"{STAYS}: {answer}")
-            if answer != ENDED:
-                others.append(f"{stage.node!r} could not ({answer})")
+            others.append(f"{stage.node!r} could not ({answer})")
         elif answer is None:
             kept = yield from wiring.tidy([(stage.node, KeepStage(stage.id, change.id))])
             changing = changing or kept == [False]

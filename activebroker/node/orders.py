@@ -29,7 +29,6 @@ from activebroker.node.effects import (
 from activebroker.node.links.peers import Peers
 from activebroker.node.moves import Moves
 from activebroker.protocol.messages import (
-    ENDED,
     AbandonPort,
     ChangeStage,
     CloseFlow,
@@ -89,7 +88,7 @@ class Orders:
 
     def changed(self, fact: FilterChanged) -> None:
         if (done := self._changing.pop(fact.stage, None)) is not None:
-            done(fact.failure, None)
+            done(fact.outcome, None)
 
     def driver_answered(
         self, answer: StageLoaded | WorkDone | StateSnapshotted | StateFailed | StageChanged
@@ -191,7 +190,7 @@ class Orders:
 
     def _change(self, order: ChangeStage, done: Done) -> None:
         if (stage := self._plane.stages.get(order.stage)) is None:
-            done(ENDED, None)
+            done(False, None)
             return
         self._changing[order.stage] = done
         stage.change(order.change, order.envelope, order.behind, order.passed)

@@ -312,18 +312,16 @@ class SetPredicate(Message, frozen=True):
 
 class ChangeStage(Message, frozen=True):
     """Go on with another envelope, behind all that came by these outlets up to there, and all that
-    comes by flows from others that have not ended. The answer is "", as soon as it can go on so
-    elsewhere, too; or why it does not. `change` tells it from others. `passed`: what has not come
-    up to there, the filter did not want; should it be made again, it is not for the new ones."""
+    comes by flows from others that have not ended. The answer is True, as soon as it can go on so
+    elsewhere, too; False, if the filter has ended; or why it goes on as it was. `change` tells it
+    from others. `passed`: what has not come up to there, the filter did not want; should it be made
+    again, it is not for the new ones."""
 
     stage: int
     change: int
     envelope: Envelope
     behind: dict[int, Positions]
     passed: Positions
-
-
-ENDED = "its filter has ended"  # an answer to ChangeStage
 
 
 class KeepStage(Message, frozen=True):
@@ -426,7 +424,7 @@ ANSWERS: dict[type[Message], Any] = {
     ReportSent: Positions,
     SetPredicate: Positions,
     ReleasePort: Positions,
-    ChangeStage: str,
+    ChangeStage: bool | str,
     KeepStage: bool,
     ReportNode: dict[str, Any],
     ReportStory: dict[str, Any],

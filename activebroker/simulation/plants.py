@@ -428,7 +428,7 @@ def _(original: Original) -> Original:
         original(self, state, error)
         assert self.changing is not None
         if self.changing.outcome is None:
-            self.state, self.changing.outcome = StageState.IDLE, ""
+            self.state, self.changing.outcome = StageState.IDLE, True
 
     return changed
 

@@ -39,7 +39,7 @@ class Changing:
         self.id = id
         self.envelope = envelope
         self.passed = passed
-        self.outcome: str | None = None  # "" once the filter has changed, else why it has not
+        self.outcome: bool | str | None = None  # when it is over, as `ChangeStage` is answered
         self._behind = dict(behind)
         self._ending = ending
         self._arrived = _end(inbox)

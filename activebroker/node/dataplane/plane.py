@@ -52,7 +52,7 @@ class FilterChanged:
     """The filter of a stage has other parameters, or could not get them."""
 
     stage: int
-    failure: str
+    outcome: bool | str  # as `ChangeStage` is answered
 
 
 Fact = InputBegan | InputEnded | FilterSaved | FilterChanged

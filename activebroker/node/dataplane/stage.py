@@ -25,7 +25,7 @@ from activebroker.node.dataplane.port import InFlow, Port, supplier_of
 from activebroker.node.dataplane.saving import Saving
 from activebroker.node.dataplane.states import BUSY, NEXT, StageState, Then
 from activebroker.node.effects import ChangeFilter, Effect, RunStage, SnapshotStage
-from activebroker.protocol.messages import ENDED, FlowEnded, StreamEnded
+from activebroker.protocol.messages import FlowEnded, StreamEnded
 from activebroker.protocol.specs import Positions, StageSpec, later
 from derivation.protocol import Error
 
@@ -147,7 +147,7 @@ class Stage:
             self._enter(StageState.ENDED)
             self._discard()
             if self.changing is not None:
-                self.changing.outcome = ENDED
+                self.changing.outcome = False
             return None
         if self.state is StageState.HOLDING:
             return None
@@ -277,16 +277,16 @@ class Stage:
             self.saving.taken(state, self.changing.id)
         else:
             self._enter(StageState.IDLE)
-            self.changing.outcome = ""
+            self.changing.outcome = True
 
-    def take_change(self) -> str | None:
-        """How the change has ended, once: "" if the filter has changed."""
+    def take_change(self) -> bool | str | None:
+        """How the change has ended, once."""
         changing = self.changing
         if changing is None:
             return None
         if self.state is StageState.HOLDING and not self.saving.change:
             self._enter(StageState.IDLE)
-            changing.outcome = ""
+            changing.outcome = True
         if changing.outcome is not None:
             self.changing = None
         return changing.outcome

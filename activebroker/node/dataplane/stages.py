@@ -19,7 +19,6 @@ from activebroker.node.dataplane.ports import Ports
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.effects import CancelTimer, Effect, RunStage, SetTimer, UnloadStage
 from activebroker.protocol.messages import (
-    ENDED,
     CheckpointTaken,
     FlowEnded,
     OutletDrained,
@@ -72,7 +71,7 @@ class Stages:
         if (stage := self._plane.stages.pop(id, None)) is None:
             return
         if stage.changing is not None:
-            self._plane.facts.append(FilterChanged(id, ENDED))
+            self._plane.facts.append(FilterChanged(id, False))
         # One that was stopped goes on elsewhere if this node is lost before the directory knows.
         self._ports.drop(self._plane.ports.pop(id), goes_on or stage.outlet.error is not None)
         if not stage.outlet.ended:
@@ -173,8 +172,8 @@ class Stages:
             change = stage.saving.change
             taken = CheckpointTaken(stage.spec.makes, stage.spec.id, checkpoint, change)
             self._context.send(self._context.directory, taken, ())
-        if (failure := stage.take_change()) is not None:
-            self._plane.facts.append(FilterChanged(stage.spec.id, failure))
+        if (outcome := stage.take_change()) is not None:
+            self._plane.facts.append(FilterChanged(stage.spec.id, outcome))
             self._plane.touch(stage.spec.id)
         if stage.outlet.ended and stage.saving.wanted:  # by an error: there is nothing to save
             stage.saving.recover_no_more()

@@ -13,7 +13,7 @@ from activebroker.node.dataplane.changing import SOURCE_LOST, Changing
 from activebroker.node.dataplane.outlet import OutFlow, Outlet
 from activebroker.node.dataplane.port import InFlow
 from activebroker.node.effects import ChangeFilter
-from activebroker.protocol.messages import ENDED, FlowEnded, StreamEnded
+from activebroker.protocol.messages import FlowEnded, StreamEnded
 from activebroker.protocol.specs import FlowSpec, StageSpec
 from predicate_extract import extract
 
@@ -77,7 +77,7 @@ def test_the_filter_takes_them_between_two_pieces_of_work() -> None:
     late.put(parcel(3, first=2))
     assert late.stage.pump() is None
     late.stage.changed({}, None)
-    assert late.stage.take_change() == "" and late.stage.spec.envelope is NEXT
+    assert late.stage.take_change() is True and late.stage.spec.envelope is NEXT
     assert taken(late) != []
 
 
@@ -94,7 +94,7 @@ def test_where_it_recovers_nothing_is_filtered_before_the_state_is_saved() -> No
     assert checkpoint is not None and checkpoint.state == {"A": b"new"}
     assert late.stage.saving.change == 7
     late.stage.saving.kept()
-    assert late.stage.take_change() == ""
+    assert late.stage.take_change() is True
     assert taken(late) != []
 
 
@@ -159,7 +159,7 @@ def test_it_can_be_called_off_until_the_filter_takes_them() -> None:
     assert late.stage.pump() == ChangeFilter(1, NEXT)
     assert not late.stage.keep(8), "it is under way"
     late.stage.changed({}, None)
-    assert late.stage.take_change() == ""
+    assert late.stage.take_change() is True
     assert not late.stage.keep(8), "it has come about"
     assert late.stage.keep(9)
 
@@ -178,7 +178,7 @@ def test_a_filter_that_has_ended_says_so() -> None:
     late.stage.change(7, NEXT, {90: {"A": (1, 9)}}, {})
     late.stage.outlet.end(finished=True, error=("FilterStopped", "planted"))
     assert late.stage.pump() is None
-    assert late.stage.take_change() == ENDED
+    assert late.stage.take_change() is False
 
 
 def test_a_source_that_is_lost_is_noticed() -> None:

@@ -13,7 +13,6 @@ from activebroker.filters import RunResult
 from activebroker.node.dataplane.plane import Arrival, FilterChanged, FilterSaved, InputEnded
 from activebroker.node.effects import CancelTimer, RunStage, SnapshotStage, UnloadStage
 from activebroker.protocol.messages import (
-    ENDED,
     CheckpointTaken,
     FlowDropped,
     FlowEnded,
@@ -132,7 +131,7 @@ def test_who_waits_for_a_change_hears_that_the_stage_is_gone(parts: Parts) -> No
     stage = fed(parts, envelope(exact=False))
     stage.change(1, envelope(exact=False), {}, {})
     parts.stages.remove(7)
-    assert list(parts.plane.facts) == [FilterChanged(7, ENDED)]
+    assert list(parts.plane.facts) == [FilterChanged(7, False)]
 
 
 def test_what_a_hand_over_brings_comes_first(parts: Parts) -> None:
