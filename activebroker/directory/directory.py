@@ -405,13 +405,17 @@ class Directory:
         """A member hears nothing of another. One that does not answer us either has to go.
 
         One that does may have stood still: then it will be heard again. Only if it is accused once
-        more when it has answered for a while, one of the two has to go. At once does an accuser
-        that cannot be dialled and was never heard there, where the other has given it up already.
+        more when it has answered for a while, one of the two has to go. At once does one that
+        cannot be dialled, and was never heard by the other, which has given it up: whichever of the
+        two tells.
         It does not wait for changes: they may wait for what cannot come.
         """
         accused = accusation.peer
         one, other = self.members.get(accuser), self.members.get(accused)
         if one is None or other is None or other.incarnation != accusation.incarnation:
+            return
+        if other.address is None and not accusation.heard:
+            self._expel(accused)
             return
 
         def answered(result: Any, error: ActiveBrokerError | None) -> None:

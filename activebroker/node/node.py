@@ -436,6 +436,9 @@ class Node:
         if is_mine or self.orphaned or member is None:
             return False
         if self.peers.reached(peer) != member.incarnation:
+            if self.peers.gives_up(peer):
+                suspected = PeerSuspected(peer, member.incarnation, heard=False)
+                self._send(self._context.directory, suspected)
             return False
         if self.peers.accuse(peer, self._context.now):
             heard = self.peers.incarnation(peer) != 0

@@ -44,8 +44,8 @@ class Outlets:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._context = plane.context
-        # By peer and batch, the batch, and the flows and ports that it goes to.
-        self._leaving: dict[tuple[str, int], tuple[Parcel, list[tuple[int, int]]]] = {}
+        # By peer, in order: the batches, each with the flows and ports that it goes to.
+        self._leaving: dict[str, list[tuple[Parcel, list[tuple[int, int]]]]] = {}
         self._before = Succession({}, {})
         self.awaited: Mapping[str, Mapping[str, Positions]] = {}  # of those before: who may be back
         self.blocked: dict[int, None] = {}  # supplier outlets that were not ready
@@ -224,14 +224,15 @@ class Outlets:
         sent, so that all is in order."""
         while self._leaving:
             leaving, self._leaving = self._leaving, {}
-            for (target, _), (item, to) in leaving.items():
-                batch = item.batch
-                self._context.announce(target, batch.type)
-                type_, certain = batch.type.fingerprint, item.certain
-                for first in range(0, len(to), MOST_TO):
-                    some = tuple(to[first : first + MOST_TO])
-                    head = Events(some, batch.supplier, type_, certain, item.upto)
-                    self._context.send(target, head, item.buffers)
+            for target, parcels in leaving.items():
+                for parcel, to in parcels:
+                    batch = parcel.batch
+                    self._context.announce(target, batch.type)
+                    type_, certain = batch.type.fingerprint, parcel.certain
+                    for first in range(0, len(to), MOST_TO):
+                        some = tuple(to[first : first + MOST_TO])
+                        head = Events(some, batch.supplier, type_, certain, parcel.upto)
+                        self._context.send(target, head, parcel.buffers)
 
     def _carry(self, flow: OutFlow, item: Item) -> None:
         spec = flow.spec
@@ -241,8 +242,11 @@ class Outlets:
         if not isinstance(item, Parcel):
             self._context.send(spec.target, item, ())
             return
-        _, to = self._leaving.setdefault((spec.target, id(item)), (item, []))
-        to.append((spec.id, spec.port))
+        parcels = self._leaving.setdefault(spec.target, [])
+        # It shares a batch with the last one only: one before may be before what this flow has.
+        if not parcels or parcels[-1][0] is not item:
+            parcels.append((item, []))
+        parcels[-1][1].append((spec.id, spec.port))
 
     def _rewind(self, outlet_id: int, flow_id: int, since: Positions) -> None:
         """Begin a flow once more, with what is kept of what its taker has not got."""

@@ -149,6 +149,12 @@ class Peers:
         link.accused_at = now
         return True
 
+    def gives_up(self, peer: str) -> bool:
+        """Whether dropping a peer takes something from it that it waits for, and cannot know: it
+        had to dial us, and never did."""
+        link = self.links[peer]
+        return not link.peer_incarnation and link.unacknowledged > 0
+
     def drop(self, peer: str) -> None:
         """Forget a lost peer; its incarnation is never listened to again."""
         if incarnation := self.reached(peer):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from activebroker.events import TypeRegistry
 from activebroker.node.effects import FrameArrived, RequestMade, TimerFired, Transmit
 from activebroker.node.links.peers import LOST_AFTER, Peers
 from activebroker.node.node import Node
 from activebroker.protocol.frame import decode
-from activebroker.protocol.messages import Expelled, Greet, Join, PrepareMove
-from activebroker.protocol.specs import Member, StageSpec
+from activebroker.protocol.messages import Expelled, Greet, Join, PeerSuspected, PrepareMove
+from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 from derivation.protocol import Plan, Prepare
 
 
@@ -27,6 +29,31 @@ def test_who_gave_up_for_it_never_heard_the_directory_takes_no_orders() -> None:
     (answer,) = [each for each in effects if isinstance(each, Transmit)]
     assert [decode(head).body for head, _ in answer.frames] == [Expelled()]
     assert late.peers.links == {}
+
+
+@pytest.mark.parametrize("address", [None, "tcp://late:1"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_who_never_dials_for_what_is_given_up_has_to_go(address: str | None, waits: bool) -> None:
+    """It would wait for that for good: it cannot know. Others are accused as long as they are
+    silent."""
+    here = Node(Member("here", "here", True, 1), "hub", TypeRegistry())
+    late = Member("late", address, False, 3)
+    here.peers.members |= {"hub": Member("hub", "hub", True, 0), "late": late}
+    if waits:
+        here.outlets.open_flow(FlowSpec(5, 7, "here", 9, "late"))
+    else:
+        here.peers.greet("late", 0.0)
+    hub = Peers(Member("hub", "hub", True, 1))
+    hub.members["here"] = here.peers.me
+    hub.send("here", Greet("nobody"), 0.9 * LOST_AFTER)
+    ((head, buffers),) = hub.flush(0.0)[0].frames
+    here.handle(FrameArrived(head, buffers, "hub"), 0.9 * LOST_AFTER)
+    effects = here.handle(TimerFired("tick"), 1.1 * LOST_AFTER)
+    sent = [each for each in effects if isinstance(each, Transmit) and each.peer == "hub"]
+    told = [decode(head).body for each in sent for head, _ in each.frames]
+    accused = PeerSuspected("late", 3, heard=False)
+    assert (accused in told) is (waits or address is not None)
+    assert ("late" in here.peers.links) is (address is not None)
 
 
 def test_only_a_derivation_that_waits_for_it_hears_that_a_filter_is_saved() -> None:

@@ -81,6 +81,26 @@ def test_a_supplier_goes_on_once_there_is_credit(parts: Parts) -> None:
     assert parts.outlets.blocked == {}
 
 
+def test_no_event_overtakes_another_where_flows_share_batches(parts: Parts) -> None:
+    """One that was behind: of two batches that wait for it, another flow has had the first."""
+    for id in (2, 3):
+        parts.outlets.open_flow(flow(id, "east", port=id + 10))
+    parts.publish(0, first=0, size=WINDOW + 1000)
+    parts.outlets.receive(CreditReturned(2, 1, WINDOW + 2000))
+    parts.publish(1, first=1, size=WINDOW + 1000)
+    parts.publish(2, first=2)
+    parts.take()
+    parts.outlets.receive(CreditReturned(2, 1, 2 * WINDOW))
+    parts.outlets.receive(CreditReturned(3, 1, 4 * WINDOW))
+    parts.outlets.send_events()
+    order: dict[int, list[int]] = {2: [], 3: []}
+    for _, body in parts.take():
+        assert isinstance(body, Events)
+        for id, _ in body.to:
+            order[id].append(body.upto[1])
+    assert order == {2: [3], 3: [2, 3]}
+
+
 def test_what_is_kept_goes_when_it_is_settled(parts: Parts) -> None:
     parts.outlets.open_flow(flow(2, "east", recovers=True))
     parts.publish(1, first=0)
