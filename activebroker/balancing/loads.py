@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
 
 from activebroker.balancing.placed import Placed
+from activebroker.protocol.status import StageStatus, Status
 from derivation.balance import BrokerLoad
 from derivation.split import FilterLoad
 
 
 def broker_loads(
-    status: dict[str, Any],
-    earlier: dict[str, Any],
+    status: Status,
+    earlier: Status,
     seconds: float,
     stays: Container[str] = (),
 ) -> tuple[BrokerLoad, ...]:
@@ -37,7 +37,7 @@ def broker_loads(
                 )
                 for name, stages in placed.at(broker).items()
             ),
-            sum(stage["queue_length"] for stage in now.values()),
+            sum(stage.queue_length for stage in now.values()),
         )
         for broker in placed.brokers
         if (now := _stages(status, broker)) is not None
@@ -45,22 +45,22 @@ def broker_loads(
     )
 
 
-def _stages(status: dict[str, Any], broker: str) -> dict[int, dict[str, Any]] | None:
-    node = status["nodes"].get(broker)
-    if node is None or "error" in node:
+def _stages(status: Status, broker: str) -> dict[int, StageStatus] | None:
+    node = status.nodes.get(broker)
+    if node is None or node.error:
         return None
-    return {stage["id"]: stage for stage in node["stages"]}
+    return {stage.id: stage for stage in node.stages}
 
 
-def _asked(now: dict[str, Any] | None, before: dict[str, Any] | None, seconds: float) -> float:
+def _asked(now: StageStatus | None, before: StageStatus | None, seconds: float) -> float:
     if now is None:
         return 0.0  # it is on its way
-    used: float = now["cpu_seconds"]
+    used = now.cpu_seconds
     if before is None:  # it came in between, perhaps with a queue
         return used / seconds
-    used -= before["cpu_seconds"]
-    taken = now["taken_events"] - before["taken_events"]
-    grown = now["queue_length"] - before["queue_length"]
+    used -= before.cpu_seconds
+    taken = now.taken_events - before.taken_events
+    grown = now.queue_length - before.queue_length
     if taken > 0:
         used *= max(0.0, 1 + grown / taken)
     return used / seconds

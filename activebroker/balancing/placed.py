@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from activebroker.directory.parts import SUPPLIER
+from activebroker.protocol.status import Status
 from derivation.split import MoveTo
 
 
@@ -15,22 +15,22 @@ class Placed:
     A filter derived at "supplier" from one of these runs beside it, and moves with it.
     """
 
-    def __init__(self, status: dict[str, Any]) -> None:
-        self.brokers: list[str] = [each["name"] for each in status["members"] if each["broker"]]
-        self._channels = {each["name"]: each for each in status["channels"] if not each["closed"]}
+    def __init__(self, status: Status) -> None:
+        self.brokers: list[str] = [each.name for each in status.members if each.broker]
+        self._channels = {each.name: each for each in status.channels if not each.closed}
 
     def at(self, broker: str) -> dict[str, list[int]]:
         """The channels whose filters were placed there, each with its stages and those beside."""
         found: dict[str, list[int]] = {}
         for channel in self._channels.values():
-            carrier = self._carrier(channel["name"])
-            if carrier is not None and self._channels[carrier]["at"] == broker:
-                found.setdefault(carrier, []).extend(stage["id"] for stage in channel["stages"])
+            carrier = self._carrier(channel.name)
+            if carrier is not None and self._channels[carrier].at == broker:
+                found.setdefault(carrier, []).extend(stage.id for stage in channel.stages)
         return found
 
     def parent(self, channel: str) -> str | None:
         """The channel with whose filter goes what this one derives from."""
-        return self._carrier(self._channels[channel]["parent"])
+        return self._carrier(self._channels[channel].parent)
 
     def with_those_beside(self, moves: Iterable[MoveTo]) -> tuple[MoveTo, ...]:
         """All moves: what runs beside a filter goes before it, and is put beside it again."""
@@ -43,12 +43,12 @@ class Placed:
 
     def _carrier(self, name: str | None) -> str | None:
         """The channel whose filter a channel's own moves with."""
-        while name is not None and self._channels[name]["at"] == SUPPLIER:
-            name = self._channels[name]["parent"]
+        while name is not None and self._channels[name].at == SUPPLIER:
+            name = self._channels[name].parent
         return name
 
     def _beside(self, name: str) -> Iterator[str]:
         for each in self._channels.values():
-            if each["parent"] == name and each["at"] == SUPPLIER:
-                yield from self._beside(each["name"])
-                yield each["name"]
+            if each.parent == name and each.at == SUPPLIER:
+                yield from self._beside(each.name)
+                yield each.name

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from activebroker.balancing.placed import Placed
 from activebroker.core.errors import UnknownPlace, suggestion
+from activebroker.protocol.status import StageStatus, Status
 from derivation.split import FilterLoad, MoveTo, split
 
 PASSED = 0.02  # of the work for an event in Python: that for one which the predicate alone decides
 
 
-def split_moves(status: dict[str, Any], broker: str, to: str) -> tuple[MoveTo, ...]:
+def split_moves(status: Status, broker: str, to: str) -> tuple[MoveTo, ...]:
     """The moves, in order, after which half of what the filters at `broker` do is done at `to`.
 
     A filter's work is what it has done since it came there. A broker that has not told its
@@ -32,7 +31,7 @@ def split_moves(status: dict[str, Any], broker: str, to: str) -> tuple[MoveTo, .
             f"What {broker!r} does can be split only between it and another broker."
             + suggestion("", (name for name in placed.brokers if name != broker))
         )
-    done = {stage["id"]: _work(stage) for stage in status["nodes"][broker]["stages"]}
+    done = {stage.id: _work(stage) for stage in status.nodes[broker].stages}
     load = [
         FilterLoad(name, sum(done.get(stage, 0.0) for stage in stages), placed.parent(name))
         for name, stages in placed.at(broker).items()
@@ -40,8 +39,7 @@ def split_moves(status: dict[str, Any], broker: str, to: str) -> tuple[MoveTo, .
     return placed.with_those_beside(split(load, to))
 
 
-def _work(stage: dict[str, Any]) -> float:
+def _work(stage: StageStatus) -> float:
     """In events that run through Python."""
-    in_python: int = stage["python_events"]
-    passed: int = stage["taken_events"] - in_python
-    return in_python + PASSED * passed
+    passed = stage.taken_events - stage.python_events
+    return stage.python_events + PASSED * passed

@@ -170,9 +170,9 @@ class Derivations:
         answers = yield Attempt([(party, ReportNode()) for party in asked], PATIENCE)
         waits: dict[str, list[str]] = {}
         for party, answer in zip(asked, answers, strict=True):
-            for part in [] if answer is None else answer["moves"]:
-                if part["derivation"] == plan.derivation:
-                    waits.setdefault(party, []).extend(part["waits_for"])
+            for part in [] if answer is None else answer.moves:
+                if part.derivation == plan.derivation:
+                    waits.setdefault(party, []).extend(part.waits_for)
         first = migration.machine.waiting_for
         blamed = [party for party in held_up_by(first, waits) if party not in first]
         return f", held up by {', '.join(map(repr, blamed))}" if blamed else ""

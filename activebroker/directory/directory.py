@@ -424,7 +424,7 @@ class Directory:
             if error is not None:
                 self._expel(accused)
                 return
-            if one.address is None and not accusation.heard and accuser not in result["links"]:
+            if one.address is None and not accusation.heard and accuser not in result.links:
                 self._expel(accuser)
                 return
             now = self._now()

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import asdict
+
 from activebroker.core.errors import ActiveBrokerError, UnknownChannel, suggestion
 from activebroker.directory.changes import Changes, Done
 from activebroker.directory.migration import Migration
 from activebroker.protocol.messages import CallBody, ReportStory
+from activebroker.protocol.status import EndedMove, MoveStatus
 from derivation.protocol import Finish, Outcome, Party, Plan
 from derivation.story import Step
 
@@ -31,7 +34,7 @@ class Told:
 
     plan: Plan
     steps: tuple[Step, ...]
-    how: dict[str, Any]
+    how: MoveStatus | EndedMove
 
 
 class Stories:
@@ -49,6 +52,7 @@ class Stories:
         self._call = call
         self._now = now
         self._ended: deque[Told] = deque(maxlen=KEPT)
+        self._outcomes: deque[EndedMove] = deque(maxlen=SHOWN)
 
     def ended(self, migration: Migration, finish: Finish) -> None:
         """Remember how a derivation went."""
@@ -57,21 +61,23 @@ class Stories:
             plan = migration.plan
             to = ", ".join(plan.destinations)
             log.warning("channel %r: going to %s %s: %s", plan.channel, to, outcome, reason)
-        how = {"outcome": outcome, "reason": reason}
-        self._ended.append(self._told(migration, how))
+        ended = EndedMove(*self._common(migration), outcome, reason)
+        self._outcomes.append(ended)
+        self._ended.append(Told(migration.plan, migration.machine.story(), ended))
 
-    def under_way(self) -> list[dict[str, Any]]:
-        """What a status shows of each: its phase, for whom it waits, and its age in seconds."""
-        return [each.how for each in self._going()]
+    def under_way(self) -> list[MoveStatus]:
+        return [self._going(each) for each in self._changes.under_way()]
 
-    def last_ended(self) -> list[dict[str, Any]]:
-        """What a status shows of those that have ended: the outcome, the reason for it unless it
-        completed, and how many seconds it took. The last one comes last."""
-        return [each.how for each in list(self._ended)[-SHOWN:]]
+    def last_ended(self) -> list[EndedMove]:
+        return list(self._outcomes)
 
     def tell(self, channel: str, done: Done) -> None:
         """Gather the story of a channel's last derivation from all who had a part in it."""
-        told = [each for each in (*self._ended, *self._going()) if each.plan.channel == channel]
+        going = [
+            Told(each.plan, each.machine.story(), self._going(each))
+            for each in self._changes.under_way()
+        ]
+        told = [each for each in (*self._ended, *going) if each.plan.channel == channel]
         if not told:
             known = (each.plan.channel for each in self._ended)
             error = UnknownChannel(
@@ -98,7 +104,7 @@ class Stories:
                 missing -= 1
                 if not missing:
                     lines.sort(key=lambda line: line["at"])  # stable: each party's own order
-                    done({**how, "lines": lines, "silent": silent}, None)
+                    done({**asdict(how), "lines": lines, "silent": silent}, None)
 
             return keep
 
@@ -106,28 +112,20 @@ class Stories:
             body = ReportStory(plan.derivation)
             self._call(party, body, PATIENCE, answered(party, self._now()))
 
-    def _going(self) -> list[Told]:
-        return [
-            self._told(
-                each,
-                {
-                    "phase": each.machine.state.name.lower(),
-                    "waits_for": list(each.machine.waiting_for),
-                },
-            )
-            for each in self._changes.under_way()
-        ]
+    def _going(self, migration: Migration) -> MoveStatus:
+        machine = migration.machine
+        phase = machine.state.name.lower()
+        return MoveStatus(*self._common(migration), phase, list(machine.waiting_for))
 
-    def _told(self, migration: Migration, how: dict[str, Any]) -> Told:
-        plan, steps = migration.plan, migration.machine.story()
-        common = {
-            "derivation": plan.derivation,
-            "channel": plan.channel,
-            "origins": list(plan.origins or [swap.source for swap in plan.swaps]),
-            "destinations": list(plan.destinations),
-            "seconds": self._now() - steps[0].at,
-        }
-        return Told(plan, steps, {**common, **how})
+    def _common(self, migration: Migration) -> tuple[int, str, list[str], list[str], float]:
+        plan = migration.plan
+        return (
+            plan.derivation,
+            plan.channel,
+            list(plan.origins or [swap.source for swap in plan.swaps]),
+            list(plan.destinations),
+            self._now() - migration.machine.story()[0].at,
+        )
 
 
 def _lines(

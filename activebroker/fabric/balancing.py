@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from activebroker.balancing.loads import broker_loads
 from activebroker.balancing.placed import Placed
@@ -14,6 +13,7 @@ from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.closing import Closing, time_left
 from activebroker.fabric.membership import Membership
+from activebroker.protocol.status import Status
 from derivation.balance import Decision, Policy
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Balancing(Closing, Bound):
         self._timeout = timeout
         self._moves: list[Moved] = []
         self._stays: dict[str, float] = {}  # channels whose moves have failed, and until when
-        self._latest: tuple[float, dict[str, Any]] | None = None
+        self._latest: tuple[float, Status] | None = None
         self._reason = ""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="balancing", daemon=True)
@@ -103,7 +103,7 @@ class Balancing(Closing, Bound):
                 log.exception("the policy could not decide; balancing goes on")
 
     def _look(self) -> None:
-        status, now = self._membership.status(timeout=PATIENCE), time.monotonic()
+        status, now = self._membership.status(PATIENCE), time.monotonic()
         latest, self._latest = self._latest, (now, status)
         if latest is None:
             return

@@ -80,7 +80,8 @@ class Fabric(Closing, Bound):
 
     def status(self, *, timeout: float = PATIENCE) -> dict[str, Any]:
         """Members, channels, and every node's counters, as plain data."""
-        return self._membership.status(timeout=timeout)
+        status: dict[str, Any] = msgspec.to_builtins(self._membership.status(timeout))
+        return status
 
     def story(self, channel: Channel | str) -> dict[str, Any]:
         """How the last move or offload of a channel, or one of its name, went or goes, as plain
@@ -107,7 +108,7 @@ class Fabric(Closing, Bound):
         Raises UnknownPlace; MoveFailed where a move fails, which is the last one then: the message
         says which channels had moved and which were left. `timeout`: of each, as of `move`.
         """
-        moves = split_moves(self.status(), broker, to)
+        moves = split_moves(self._membership.status(), broker, to)
         moved: dict[str, None] = {}  # some move twice
         for move in moves:
             try:

@@ -41,8 +41,9 @@ from activebroker.protocol.messages import (
     Offload,
     OpenChannel,
     Reconfigure,
+    ReportStatus,
 )
-from activebroker.protocol.messages import ReportStatus as AskStatus
+from activebroker.protocol.status import Status
 from activebroker.runtime import EventQueue, PublishBuffer, Runtime, Succession
 
 log = logging.getLogger(__name__)
@@ -105,9 +106,8 @@ class Membership:
         """Where other processes join, by `connect(address, key)`; None for an embedded fabric."""
         return self._host.address
 
-    def status(self, *, timeout: float = PATIENCE) -> dict[str, Any]:
-        """Members, channels, and every node's counters, as plain data."""
-        status: dict[str, Any] = msgspec.to_builtins(self.request(AskStatus(), timeout))
+    def status(self, timeout: float = PATIENCE) -> Status:
+        status: Status = self.request(ReportStatus(), timeout)
         return status
 
     @property

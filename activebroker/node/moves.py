@@ -21,6 +21,7 @@ from activebroker.node.effects import LoadStage, RestoreStage
 from activebroker.node.handover import Item, pack, unpack
 from activebroker.protocol.messages import Body, ParcelHead, PrepareMove, SwapFlows
 from activebroker.protocol.specs import FlowSpec, Positions
+from activebroker.protocol.status import PartStatus
 from derivation import destination, origin, protocol
 from derivation.destination import Destination, DestinationState
 from derivation.machine import Machine
@@ -177,17 +178,17 @@ class Moves:
 
     # --- what shows of them -------------------------------------------------------------------
 
-    def under_way(self) -> list[dict[str, Any]]:
+    def under_way(self) -> list[PartStatus]:
         """The part of this node in each: its phase, for whom it waits, and what it holds back."""
         return [
-            {
-                "derivation": derivation,
-                "role": role,
-                "phase": at.machine.state.name.lower().replace("_", " "),
-                "waits_for": list(_waits_for(at)),
-                "held_events": events,
-                "held_bytes": nbytes,
-            }
+            PartStatus(
+                derivation,
+                role,
+                at.machine.state.name.lower().replace("_", " "),
+                list(_waits_for(at)),
+                events,
+                nbytes,
+            )
             for role, table in (("origin", self._origins), ("destination", self._destinations))
             for derivation, at in table.items()
             for events, nbytes in [at.stage.held()]

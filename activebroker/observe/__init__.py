@@ -4,7 +4,6 @@ from activebroker.observe.explanation import explanation, placement
 from activebroker.observe.report import (
     Channel,
     Derivation,
-    EndedMove,
     Flow,
     Move,
     Node,
@@ -15,6 +14,7 @@ from activebroker.observe.report import (
 from activebroker.observe.story import story_table
 from activebroker.observe.survey import survey
 from activebroker.observe.tables import tables
+from activebroker.protocol.status import EndedMove
 
 __all__ = [
     "Channel",

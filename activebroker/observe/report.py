@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import structs
+from msgspec.structs import asdict
 
 from activebroker.matching import parse
+from activebroker.protocol.status import (
+    ChannelStatus,
+    EndedMove,
+    MemberStatus,
+    MoveStatus,
+    NodeStatus,
+    Status,
+)
 
 Rates = dict[str, float]  # the counter's name → how much it grows in a second
 
@@ -99,18 +108,6 @@ class Move(msgspec.Struct, frozen=True):
     parts: list[Part]
 
 
-class EndedMove(msgspec.Struct, frozen=True):
-    """One that has ended after `seconds`: completed, rolled back or failed, and why."""
-
-    derivation: int
-    channel: str
-    origins: list[str]
-    destinations: list[str]
-    outcome: str
-    reason: str
-    seconds: float
-
-
 class Flow(msgspec.Struct, frozen=True):
     """One channel's events from a supplier (None: from a filter) at `node` to node `target`.
 
@@ -154,21 +151,22 @@ def report(
 
     Rates are those since `earlier`; a row that is new, or whose counters began again, has none.
     """
-    engines = {
-        stage["id"]: stage["engine"]
-        for channel in status["channels"]
-        for stage in channel["stages"]
-    }
+    told = msgspec.convert(status, Status)
+    engines = {stage.id: stage.engine for channel in told.channels for stage in channel.stages}
+    each_node = told.nodes.items()
     derivations = [
-        msgspec.convert({**row, "node": node, "engine": engines.get(row["id"], "")}, Derivation)
-        for node, row in _rows(status, "stages")
+        Derivation(node=node, engine=engines.get(stage.id, ""), **asdict(stage))
+        for node, counters in each_node
+        for stage in counters.stages
     ]
-    flows = [msgspec.convert({**row, "node": node}, Flow) for node, row in _rows(status, "flows")]
-    parts = [msgspec.convert({**row, "node": node}, Part) for node, row in _rows(status, "moves")]
+    flows = [
+        Flow(node=node, **asdict(flow)) for node, counters in each_node for flow in counters.flows
+    ]
+    parts = [
+        Part(node=node, **asdict(part)) for node, counters in each_node for part in counters.moves
+    ]
     nodes = [
-        _node(member, status["nodes"][member["name"]])
-        for member in status["members"]
-        if member["name"] != observer
+        _node(member, told.nodes[member.name]) for member in told.members if member.name != observer
     ]
     if earlier is not None:
         seconds = at - earlier.at
@@ -178,41 +176,35 @@ def report(
     return Report(
         at=at,
         nodes=nodes,
-        channels=[_channel(channel) for channel in status["channels"]],
+        channels=[_channel(channel) for channel in told.channels],
         derivations=derivations,
-        moves=[_move(move, parts) for move in status["moves"]],
-        ended_moves=msgspec.convert(status["ended_moves"], list[EndedMove]),
+        moves=[_move(move, parts) for move in told.moves],
+        ended_moves=told.ended_moves,
         flows=flows,
     )
 
 
-def _rows(status: dict[str, Any], kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for node, counters in status["nodes"].items():
-        for row in counters[kind]:
-            yield node, row
-
-
-def _node(member: dict[str, Any], counters: dict[str, Any]) -> Node:
+def _node(member: MemberStatus, counters: NodeStatus) -> Node:
     return Node(
-        name=member["name"],
-        address=member["address"],
-        broker=member["broker"],
-        flows=len(counters["flows"]),
-        stages=len(counters["stages"]),
-        unacknowledged=sum(link["unacknowledged"] for link in counters["links"].values()),
-        cpu_seconds=counters["cpu_seconds"],
+        name=member.name,
+        address=member.address,
+        broker=member.broker,
+        flows=len(counters.flows),
+        stages=len(counters.stages),
+        unacknowledged=sum(link.unacknowledged for link in counters.links.values()),
+        cpu_seconds=counters.cpu_seconds,
     )
 
 
-def _channel(row: dict[str, Any]) -> Channel:
-    wire = row["predicate"]
+def _channel(told: ChannelStatus) -> Channel:
+    wire = told.predicate
     predicate = None if wire is None else str(parse(wire) or "of another release")
-    return msgspec.convert({**row, "predicate": predicate}, Channel)
+    return msgspec.convert({**asdict(told), "predicate": predicate}, Channel)
 
 
-def _move(row: dict[str, Any], parts: list[Part]) -> Move:
-    own = [part for part in parts if part.derivation == row["derivation"]]
-    return msgspec.convert({**row, "parts": own}, Move)
+def _move(told: MoveStatus, parts: list[Part]) -> Move:
+    own = [part for part in parts if part.derivation == told.derivation]
+    return Move(parts=own, **asdict(told))
 
 
 Row = TypeVar("Row", Node, Derivation, Flow)
@@ -222,7 +214,7 @@ COUNTERS = ("_events", "_bytes", "_seconds")  # how the names of what only grows
 def _with_rates(rows: list[Row], earlier: list[Row], seconds: float) -> list[Row]:
     before = {_identity(row): row for row in earlier}
     return [
-        msgspec.structs.replace(row, per_second=_rates(row, before[key], seconds))
+        structs.replace(row, per_second=_rates(row, before[key], seconds))
         if (key := _identity(row)) in before
         else row
         for row in rows

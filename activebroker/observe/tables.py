@@ -13,13 +13,13 @@ from rich.text import Text
 from activebroker.observe.report import (
     Channel,
     Derivation,
-    EndedMove,
     Flow,
     Move,
     Node,
     Rates,
     Report,
 )
+from activebroker.protocol.status import EndedMove
 
 RIGHT = ">"  # in front of the heading of a column of numbers
 

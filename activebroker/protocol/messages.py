@@ -13,6 +13,7 @@ import msgspec
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope, Failure
 from activebroker.protocol.specs import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
+from activebroker.protocol.status import NodeStatus, Status
 from derivation.protocol import (
     Cancel,
     End,
@@ -426,7 +427,8 @@ ANSWERS: dict[type[Message], Any] = {
     ReleasePort: Positions,
     ChangeStage: bool | str,
     KeepStage: bool,
-    ReportNode: dict[str, Any],
+    ReportStatus: Status,
+    ReportNode: NodeStatus,
     ReportStory: dict[str, Any],
 }
 

@@ -32,6 +32,7 @@ from activebroker.protocol.messages import (
     Subscribe,
     Unsubscribe,
 )
+from activebroker.protocol.status import Status
 from activebroker.simulation import reference, rows
 from activebroker.simulation.host import Answered, Host, Intake, Supply
 from activebroker.simulation.machines import served_by, suppliers_of
@@ -444,7 +445,7 @@ class Users:
         to = _pick([name for name in self.brokers if name != broker], step.place)
         assert broker is not None and to is not None
 
-        def reported(status: dict[str, Any]) -> None:
+        def reported(status: Status) -> None:
             try:
                 moves = split_moves(status, broker, to)
             except UnknownPlace:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from activebroker.balancing.loads import broker_loads
+from activebroker.protocol.status import (
+    ChannelStatus,
+    MemberStatus,
+    NodeStatus,
+    StagePlace,
+    StageStatus,
+    Status,
+)
 from derivation.balance import BrokerLoad
 from derivation.split import FilterLoad
 
@@ -16,24 +22,27 @@ class Report:
 
     def __init__(self) -> None:
         members = [("local", False), ("atlanta", True), ("dallas", True)]
-        self.status: dict[str, Any] = {
-            "members": [{"name": name, "broker": is_broker} for name, is_broker in members],
-            "channels": [],
-            "nodes": {name: {"stages": []} for name, _ in members},
-        }
+        self.status = Status(
+            members=[MemberStatus(name, None, is_broker) for name, is_broker in members],
+            channels=[],
+            moves=[],
+            ended_moves=[],
+            nodes={name: NodeStatus() for name, _ in members},
+        )
         self.channel("trades", None, "", "local")
 
     def channel(
         self, name: str, parent: str | None, at: str, node: str, *, closed: bool = False
     ) -> None:
-        stages = [] if parent is None else [{"id": len(self.status["channels"]), "node": node}]
-        self.status["channels"].append(
-            {"name": name, "parent": parent, "at": at, "closed": closed, "stages": stages}
+        id = len(self.status.channels)
+        stages = [] if parent is None else [StagePlace(id, node, "python")]
+        self.status.channels.append(
+            ChannelStatus(name, "Trade", parent=parent, at=at, closed=closed, stages=stages)
         )
 
     def counters(self, node: str, id: int, cpu: float, taken: int = 0, queue: int = 0) -> Report:
-        stage = {"id": id, "cpu_seconds": cpu, "taken_events": taken, "queue_length": queue}
-        self.status["nodes"][node]["stages"].append(stage)
+        stage = StageStatus(id, "", taken, queue_length=queue, cpu_seconds=cpu)
+        self.status.nodes[node].stages.append(stage)
         return self
 
 
@@ -52,10 +61,9 @@ def a_load(now: Report, earlier: Report) -> float:
 
 
 def test_the_load_is_what_was_used_in_between() -> None:
-    before = report().counters("atlanta", 1, 5.0, 100).counters("atlanta", 2, 1.0)
+    before = report().counters("atlanta", 1, 5.0, 100, 7).counters("atlanta", 2, 1.0)
     now = report().counters("atlanta", 1, 9.0, 200, 7).counters("atlanta", 2, 2.0, 0, 3)
     now.counters("atlanta", 3, 1.0)
-    before.status["nodes"]["atlanta"]["stages"][0]["queue_length"] = 7
     assert broker_loads(now.status, before.status, 10.0, {"b"}) == (
         BrokerLoad(
             "atlanta",
@@ -93,8 +101,8 @@ def test_a_filter_on_its_way_has_none() -> None:
 
 def test_a_broker_that_did_not_answer_both_times_is_left_out() -> None:
     silent, new = report(), report()
-    silent.status["nodes"]["atlanta"]["error"] = "no answer"
-    del new.status["nodes"]["atlanta"]
+    silent.status.nodes["atlanta"] = NodeStatus(error="no answer")
+    del new.status.nodes["atlanta"]
     for now, earlier in ((silent, report()), (report(), silent), (report(), new)):
         assert [each.name for each in broker_loads(now.status, earlier.status, 1.0)] == ["dallas"]
 

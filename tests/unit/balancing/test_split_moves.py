@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from activebroker.balancing.splitting import PASSED, split_moves
 from activebroker.core.errors import UnknownPlace
+from activebroker.protocol.status import (
+    ChannelStatus,
+    MemberStatus,
+    NodeStatus,
+    StagePlace,
+    StageStatus,
+    Status,
+)
 
 
 class Report:
@@ -15,11 +21,13 @@ class Report:
 
     def __init__(self) -> None:
         members = [("local", False), ("atlanta", True), ("dallas", True)]
-        self.status: dict[str, Any] = {
-            "members": [{"name": name, "broker": is_broker} for name, is_broker in members],
-            "channels": [],
-            "nodes": {name: {"stages": []} for name, _ in members},
-        }
+        self.status = Status(
+            members=[MemberStatus(name, None, is_broker) for name, is_broker in members],
+            channels=[],
+            moves=[],
+            ended_moves=[],
+            nodes={name: NodeStatus() for name, _ in members},
+        )
         self.channel("trades")
 
     def channel(
@@ -33,13 +41,14 @@ class Report:
         closed: bool = False,
         node: str = "atlanta",
     ) -> Report:
-        stages = [] if parent is None else [{"id": len(self.status["channels"]), "node": node}]
-        self.status["channels"].append(
-            {"name": name, "parent": parent, "at": at, "closed": closed, "stages": stages}
+        id = len(self.status.channels)
+        stages = [] if parent is None else [StagePlace(id, node, "python")]
+        self.status.channels.append(
+            ChannelStatus(name, "Trade", parent=parent, at=at, closed=closed, stages=stages)
         )
-        for stage in stages:
-            counters = {"taken_events": python + passed, "python_events": python}
-            self.status["nodes"][node]["stages"].append({**stage, **counters})
+        self.status.nodes[node].stages.extend(
+            StageStatus(stage.id, name, python + passed, python) for stage in stages
+        )
         return self
 
     def moves(self, broker: str = "atlanta", to: str = "dallas") -> list[tuple[str, str]]:
@@ -79,7 +88,7 @@ def test_where_nothing_was_done_all_count_the_same() -> None:
 def test_a_broker_that_does_not_answer_is_taken_for_idle() -> None:
     report = Report().channel("a", "trades", "atlanta", 9).channel("b", "trades", "atlanta", 9)
     report.channel("c", "trades", "atlanta", 1).channel("d", "trades", "atlanta", 1)
-    report.status["nodes"]["atlanta"] = {"stages": [], "error": "no answer"}
+    report.status.nodes["atlanta"] = NodeStatus(error="no answer")
     assert report.moves() == [("b", "dallas"), ("a", "dallas")]
 
 

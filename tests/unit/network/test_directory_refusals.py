@@ -184,10 +184,10 @@ def test_status_shows_the_fabric_even_amid_a_change() -> None:
     scene.offload(source, "dallas")
     stuck = scene.begin("west", Move("x.Count", "dallas", "west", 5.0))
     status = scene.ask("west", ReportStatus())
-    assert {member["name"] for member in status["members"]} == set(scene.net.hosts)
-    channels = {channel["name"]: channel for channel in status["channels"]}
-    assert channels["x"]["suppliers"] == ["A"]
-    assert channels["x.Count"]["filter"] == "Count"
-    assert set(status["nodes"]) == set(scene.net.hosts)
+    assert {member.name for member in status.members} == set(scene.net.hosts)
+    channels = {channel.name: channel for channel in status.channels}
+    assert channels["x"].suppliers == ["A"]
+    assert channels["x.Count"].filter == "Count"
+    assert set(status.nodes) == set(scene.net.hosts)
     scene.settle()
     assert stuck.done

@@ -41,8 +41,8 @@ def test_what_nobody_holds_ends_when_its_lease_has_run_out(scene: Scene, at: str
     assert is_open(scene), "its owner is there"
     go(scene, "west", how)
     scene.settle()
-    (shown,) = (each for each in scene.ask("hub", ReportStatus())["channels"] if each["parent"])
-    assert shown["owner"] == "" and 0 < shown["runs_out_in"] < LEASE + 0.1
+    (shown,) = (each for each in scene.ask("hub", ReportStatus()).channels if each.parent)
+    assert shown.owner == "" and 0 < shown.runs_out_in < LEASE + 0.1
     scene.net.run_for(LEASE - 2)
     assert is_open(scene)
     scene.net.run_for(4)

@@ -24,11 +24,9 @@ def scene() -> Scene:
 
 def at(scene: Scene, channel: str) -> tuple[str, str]:
     """Where a filter is, by the status, and why not where it was asked to be."""
-    (row,) = (
-        each for each in scene.ask("hub", ReportStatus())["channels"] if each["name"] == channel
-    )
-    assert row["asked"] == ("supplier" if row["instead"] else row["at"])
-    return row["at"], row["instead"]
+    (row,) = (each for each in scene.ask("hub", ReportStatus()).channels if each.name == channel)
+    assert row.asked == ("supplier" if row.instead else row.at)
+    return row.at, row.instead
 
 
 ORDERS = list(itertools.permutations(["able", "unable", "derive", "publish"]))
@@ -78,10 +76,10 @@ def test_only_its_predicate_goes_to_who_cannot_run_it(
     sink = scene.subscribe("west", derived)
     source.publish(*range(4), *range(4))
     scene.settle()
-    flows = scene.ask("hub", ReportStatus())["nodes"]["dallas"]["flows"]
-    (flow,) = (each for each in flows if each["supplier"] == "B")
-    assert flow["target"] == "west" and flow["offered_events"] == 8
-    assert flow["sent_events"] == {Few: 6, Some: 6, Count: 8, HoldBack: 8}[filter]
+    flows = scene.ask("hub", ReportStatus()).nodes["dallas"].flows
+    (flow,) = (each for each in flows if each.supplier == "B")
+    assert flow.target == "west" and flow.offered_events == 8
+    assert flow.sent_events == {Few: 6, Some: 6, Count: 8, HoldBack: 8}[filter]
     scene.finish(sink)
     reference = Scene()
     again = reference.supplier("east", "B")

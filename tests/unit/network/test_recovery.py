@@ -47,8 +47,8 @@ def no_brokers(scene: Scene) -> None:
 
 def test_the_status_tells_why_a_filter_is_elsewhere(scene: Scene) -> None:
     def told() -> tuple[str, str, str]:
-        row = scene.ask("hub", ReportStatus())["channels"][-1]
-        return row["asked"], row["at"], row["instead"]
+        row = scene.ask("hub", ReportStatus()).channels[-1]
+        return row.asked, row.at, row.instead
 
     scene.supplier("east", "A")
     derived = scene.derive(Count, "atlanta")

@@ -118,7 +118,7 @@ def test_an_origin_hands_over_what_it_has_not_filtered(bench: Bench) -> None:
     told = bench.receive(prepare(plan("here", "there"), origin_stage=7))
     assert told == [("hub", Prepared(4, "here"))]
     assert bench.receive(Proceed(4)) == []
-    assert bench.moves.under_way()[0]["waits_for"] == ["east"]
+    assert bench.moves.under_way()[0].waits_for == ["east"]
     bench.ports.arrived(Arrival(7, 2, parcel(5)))
     bench.ports.arrived(Arrival(7, 2, FlowEnded(2, 7)))
     bench.moves.flow_ended(7, 2, lost=False)  # before the stage is looked at
@@ -226,4 +226,4 @@ def test_what_is_not_filtered_waits_in_the_stage(bench: Bench) -> None:
     bench.outlets.lost("west")
     bench.ports.arrived(Arrival(7, 2, parcel(5)))
     assert [groups(item) for item in stage.waiting()] == [[5]]
-    assert bench.moves.under_way()[0]["held_events"] == 1
+    assert bench.moves.under_way()[0].held_events == 1
