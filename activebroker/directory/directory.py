@@ -35,7 +35,7 @@ from activebroker.directory.names import (
     open_names,
     place_named,
 )
-from activebroker.directory.parts import SUPPLIER, Channel, Derived, Outlet, Port, Root
+from activebroker.directory.parts import SUPPLIER, Derived, Outlet, Port, Root
 from activebroker.directory.placing import Placing
 from activebroker.directory.reconfiguration import reconfigure
 from activebroker.directory.recoveries import Recoveries
@@ -460,16 +460,12 @@ class Directory:
             raise Closed(f"Channel {body.name!r} was closed.{channel.ended}")
         if body.type is not None:
             add_version(channel, body.type)
-        return self._info(channel)
+        return channel.info
         yield []
 
     def _close_channel(self, body: CloseChannel) -> Change:
         yield from self._endings.close(channel_named(self.graph, body.name))
         return None
-
-    def _info(self, channel: Channel) -> dict[str, Any]:
-        parent = channel.parent.name if isinstance(channel, Derived) else None
-        return {"name": channel.name, "type": channel.type, "parent": parent}
 
     # --- suppliers and consumers --------------------------------------------------------------
 
@@ -538,7 +534,7 @@ class Directory:
         if known is not None and not known.closed:
             if isinstance(known, Derived) and self._adopts(known, body):
                 known.owned, known.lease = True, body.lease
-                return self._info(known)
+                return known.info
             if isinstance(known, Root) or known.owned or known.lease is None:
                 raise NameTaken(f"A channel {name!r} exists already: choose another name.")
             if self._leases.taken(known):
@@ -573,7 +569,7 @@ class Directory:
             self.graph.channels.pop(name, None)
             yield from self._wiring.feed_relays(parent)
             raise
-        return self._info(child)
+        return child.info
 
     def _adopts(self, known: Derived, body: Derive) -> bool:
         """Whether a process asks for what one of its name had derived, and others still take."""

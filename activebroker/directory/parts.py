@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope
-from activebroker.protocol.specs import Checkpoint, FlowSpec, Positions, StageSpec
+from activebroker.protocol.specs import ChannelInfo, Checkpoint, FlowSpec, Positions, StageSpec
 
 SUPPLIER, CONSUMER, SPARK = "supplier", "consumer", "spark"
 FIXED_PLACES = (SUPPLIER, CONSUMER, SPARK)
@@ -152,6 +152,10 @@ class Root(_Channel):
     def root(self) -> Root:
         return self
 
+    @property
+    def info(self) -> ChannelInfo:
+        return ChannelInfo(self.name, self.type, None)
+
     def outlet(self, supplier: str) -> Outlet | None:
         outlets = self.outlets.values()
         return next((each for each in outlets if each.supplier == supplier), None)
@@ -194,6 +198,10 @@ class Derived(_Channel):
     @property
     def root(self) -> Root:
         return self.parent.root
+
+    @property
+    def info(self) -> ChannelInfo:
+        return ChannelInfo(self.name, self.type, self.parent.name)
 
     @property
     def recovers(self) -> bool:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from activebroker.core.errors import (
     ActiveBrokerError,
     Closed,
@@ -18,7 +16,7 @@ from activebroker.core.errors import (
     Unreachable,
     check_text,
 )
-from activebroker.events import EventType, TypeDescription
+from activebroker.events import EventType
 from activebroker.fabric.closing import (
     CLOSING,
     Closing,
@@ -43,6 +41,7 @@ from activebroker.protocol.messages import (
     Reconfigure,
     ReportStatus,
 )
+from activebroker.protocol.specs import ChannelInfo
 from activebroker.protocol.status import Status
 from activebroker.runtime import EventQueue, PublishBuffer, Runtime, Succession
 
@@ -53,14 +52,6 @@ NAMES = ("name", "channel", "supplier", "at", "to")  # in requests: what users g
 PATIENCE = 60.0  # seconds that the directory may take to answer: a move may be before us
 BLAME = 5.0  # seconds more, for it to find out who holds a move up
 PUBLISHING = 60.0  # seconds that a publisher waits for slow consumers
-
-
-class ChannelInfo(msgspec.Struct, frozen=True):
-    """How the directory describes a channel."""
-
-    name: str
-    type: TypeDescription
-    parent: str | None
 
 
 class Described(NamedTuple):
@@ -148,8 +139,7 @@ class Membership:
 
         return self.steadily(derive)
 
-    def _described(self, answer: Any) -> Described:
-        info = msgspec.convert(answer, ChannelInfo, from_attributes=True)
+    def _described(self, info: ChannelInfo) -> Described:
         self._program.knows(info.name, info.parent)
         return Described(info.name, self._runtime.registry.resolve(info.type), info.parent)
 

@@ -12,7 +12,15 @@ import msgspec
 
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope, Failure
-from activebroker.protocol.specs import Checkpoint, FlowSpec, Member, Position, Positions, StageSpec
+from activebroker.protocol.specs import (
+    ChannelInfo,
+    Checkpoint,
+    FlowSpec,
+    Member,
+    Position,
+    Positions,
+    StageSpec,
+)
 from activebroker.protocol.status import NodeStatus, Status
 from derivation.protocol import (
     Cancel,
@@ -421,6 +429,8 @@ CallBody = Question | ChangeRequest | Order
 # What nodes go on with; others' answers are for users.
 ANSWERS: dict[type[Message], Any] = {
     Join: tuple[Member, ...],
+    OpenChannel: ChannelInfo,
+    Derive: ChannelInfo,
     OpenFlow: Positions,
     ReportSent: Positions,
     SetPredicate: Positions,

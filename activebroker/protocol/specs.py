@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from activebroker.events import TypeDescription
 from activebroker.filters import Envelope
 from activebroker.matching import parse
 from derivation.protocol import Count as Count
@@ -23,6 +24,14 @@ class Member(msgspec.Struct, frozen=True):
     address: str | None
     is_broker: bool
     incarnation: int
+
+
+class ChannelInfo(msgspec.Struct, frozen=True):
+    """How the directory describes a channel."""
+
+    name: str
+    type: TypeDescription
+    parent: str | None
 
 
 class FlowSpec(msgspec.Struct, frozen=True):
