@@ -51,6 +51,13 @@ class PeerEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerAbsent:
+    """Nobody was there where a silent peer listens: see `Knock`."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPublished:
     """The user's supplier behind `outlet` has a batch. The outlet must be ready."""
 
@@ -147,6 +154,7 @@ Input = (
     | PeerHeard
     | PeerHungUp
     | PeerEnded
+    | PeerAbsent
     | BatchPublished
     | SupplierDrained
     | BatchConsumed
@@ -162,6 +170,15 @@ Input = (
 )
 
 # --- effects ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """See whether anybody is there where a silent peer listens. Asked time and again as long as it
+    is silent, each time as if it were the first."""
+
+    peer: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +360,7 @@ class CancelTimer:
 Effect = (
     Transmit
     | ForgetPeer
+    | Knock
     | Deliver
     | EndSubscription
     | DrainSupplier

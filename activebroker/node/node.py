@@ -47,6 +47,8 @@ from activebroker.node.effects import (
     ForgetPeer,
     FrameArrived,
     Input,
+    Knock,
+    PeerAbsent,
     PeerEnded,
     PeerHeard,
     PeerHungUp,
@@ -101,7 +103,6 @@ from derivation.protocol import Prepared, Refused, Started
 
 log = logging.getLogger(__name__)
 TICK = 0.1  # seconds between looks at the links
-SAMPLES = 10  # failures reported in full for each piece of work
 
 
 class Node:
@@ -171,6 +172,9 @@ class Node:
                     self.peers.greet_soon(peer)
             case PeerEnded(peer):
                 if self.directory is not None:
+                    self.directory.ended(peer)
+            case PeerAbsent(peer):
+                if self.directory is not None and self.peers.is_quiet(peer, now):
                     self.directory.ended(peer)
             case BatchPublished(outlet, batch):
                 self.outlets.publish(outlet, Parcel(batch))
@@ -415,6 +419,8 @@ class Node:
             if not self._accuse(peer):
                 self._lose(peer)
                 self._settle()  # what went on by that may count on the next one
+        if self.directory is not None:
+            self._knock()
         self.peers.tick(self._context.now)
         self.stages.tick()
         self.ports.tick()
@@ -425,6 +431,14 @@ class Node:
         self._ticking = bool(self.peers.links) or self.active or self.departing.under_way
         if self._ticking:
             self._context.effects.append(SetTimer("tick", TICK))
+
+    def _knock(self) -> None:
+        """A broker should have been heard by now: is it there at all? Others may listen where they
+        cannot be dialled from here."""
+        for name, member in self.peers.members.items():
+            address = member.address if member.is_broker and name != self.name else None
+            if address is not None and self.peers.is_quiet(name, self._context.now):
+                self._context.effects.append(Knock(name, address))
 
     def _accuse(self, peer: str) -> bool:
         """Leave it to the directory who is lost, this node or a silent peer: whether that can be.

@@ -44,8 +44,10 @@ from activebroker.node.effects import (
     ForgetPeer,
     FrameArrived,
     Input,
+    Knock,
     LoadStage,
     OutletClosed,
+    PeerAbsent,
     PeerEnded,
     PeerHeard,
     PeerHungUp,
@@ -327,6 +329,8 @@ class Runtime:
                 self._handle(PeerHungUp(peer))
             for peer in self.transport.ended():
                 self._handle(PeerEnded(peer))
+            for peer in self.transport.absent():
+                self._handle(PeerAbsent(peer))
             for source, head, buffers in arrivals:
                 self._take(source, FrameArrived(head, buffers, source))
             # What a thread has published goes before what it asks for next.
@@ -458,6 +462,8 @@ class Runtime:
                 self._on_failures(report)
             case ForgetPeer(peer):
                 self.transport.forget(peer)
+            case Knock(peer, address):
+                self.transport.knock(peer, address)
             case DrainSupplier(outlet, finished):
                 self._close_buffer(outlet, finished)
                 self._draining[outlet] = finished

@@ -491,5 +491,6 @@ _PERFORM: dict[type, Callable[[Host, Any], None]] = {
     fx.CancelTimer: Host._cancel_timer,
     fx.ShowFailures: Host._show_failures,
     fx.ForgetPeer: Host._forget_peer,
+    fx.Knock: lambda host, effect: None,  # who is cut off here is found by its silence
     fx.Departed: Host._departed,
 }

@@ -42,6 +42,14 @@ class Transport(Protocol):
         ended: they have hung up, and nobody listens any more where they did."""
         ...
 
+    def knock(self, peer: str, address: str) -> None:
+        """See whether anybody is there where a silent peer listens."""
+        ...
+
+    def absent(self) -> Iterable[str]:
+        """Peers of which it has turned out since this was asked before that nobody was there."""
+        ...
+
     def forget(self, peer: str) -> None:
         """Drop the connection to a peer."""
         ...

@@ -50,6 +50,12 @@ class LocalTransport:
     def ended(self) -> Iterable[str]:
         return ()
 
+    def knock(self, peer: str, address: str) -> None:
+        pass
+
+    def absent(self) -> Iterable[str]:
+        return ()
+
     def forget(self, peer: str) -> None:
         pass
 

@@ -25,6 +25,7 @@ from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
 from activebroker.transport.base import Arrival, Outgoing
 from activebroker.transport.complaints import Complaints
 from activebroker.transport.gate import Gate
+from activebroker.transport.knocking import Doors
 from activebroker.transport.newcomers import Newcomers
 from activebroker.transport.pieces import MARK, WHOLE, Cutter, Joiner
 from activebroker.transport.same_machine import own_socket, peer_socket
@@ -96,6 +97,7 @@ class ZeroMQTransport:
         self._router: zmq.Socket[bytes] | None = None
         self._newcomers = Newcomers(self._cut)
         self._unix = UnixSockets(name, self._watch, self._newcomers)
+        self._doors = Doors(self._watch)
         self._gate: Gate | None = None
         # A socket pair rather than an eventfd: it exists on every system.
         self._woken, self._waker = socket.socketpair()
@@ -118,7 +120,8 @@ class ZeroMQTransport:
             if ready == self._waking:
                 self._drain_wakes()
             elif isinstance(ready, int):
-                self._unix.ready(ready, arrivals)
+                if not self._doors.ready(ready):
+                    self._unix.ready(ready, arrivals)
             elif ready is self._router or ready in self._dialled:
                 self._take(ready, arrivals)
             elif self._gate is not None:
@@ -152,6 +155,12 @@ class ZeroMQTransport:
     def ended(self) -> Iterable[str]:
         return self._unix.ended()
 
+    def knock(self, peer: str, address: str) -> None:
+        self._doors.knock(peer, address)
+
+    def absent(self) -> Iterable[str]:
+        return self._doors.absent()
+
     def forget(self, peer: str) -> None:
         self._unix.forget(peer)
         self._joiners.pop(peer, None)
@@ -175,6 +184,7 @@ class ZeroMQTransport:
         for peer in list(self._dealers):
             self.forget(peer)
         self._unix.close()
+        self._doors.close()
         if self._router is not None:
             self._router.close(linger=0)
         if self._gate is not None:

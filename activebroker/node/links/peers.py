@@ -5,10 +5,11 @@ from __future__ import annotations
 from activebroker.node.effects import Transmit
 from activebroker.node.links.link import Link
 from activebroker.protocol.frame import PROTOCOL_VERSION, Buffers, Frame, encode
-from activebroker.protocol.messages import GRACE, Body, Expelled, Heard
+from activebroker.protocol.messages import GRACE, Body, Expelled, FlowOpened, Heard
 from activebroker.protocol.specs import Member
 
 LOST_AFTER = 10.0  # seconds of silence
+QUIET_AFTER = 1.5  # the same, to see whether anybody is there: more than between two heartbeats
 GONE_KEPT = 4096
 
 
@@ -141,6 +142,11 @@ class Peers:
         """Peers that have not been heard for too long."""
         return [peer for peer, link in self.links.items() if now - link.heard_at > LOST_AFTER]
 
+    def is_quiet(self, peer: str, now: float) -> bool:
+        """Whether a peer should have been heard by now."""
+        link = self.links.get(peer)
+        return link is not None and now - link.heard_at > QUIET_AFTER
+
     def accuse(self, peer: str, now: float) -> bool:
         """Whether it is time to say that a peer is silent; time and again, as long as it is."""
         link = self.links[peer]
@@ -150,10 +156,11 @@ class Peers:
         return True
 
     def gives_up(self, peer: str) -> bool:
-        """Whether dropping a peer takes something from it that it waits for, and cannot know: it
-        had to dial us, and never did."""
+        """Whether dropping a peer takes a flow from it that it waits for, and cannot know: it had
+        to dial us, and never did."""
         link = self.links[peer]
-        return not link.peer_incarnation and link.unacknowledged > 0
+        waiting = (body for body, _ in link.unacknowledged_bodies())
+        return not link.peer_incarnation and any(isinstance(each, FlowOpened) for each in waiting)
 
     def drop(self, peer: str) -> None:
         """Forget a lost peer; its incarnation is never listened to again."""

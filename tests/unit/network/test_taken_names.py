@@ -6,7 +6,8 @@ import pytest
 from scene_for_tests import COUNTED, Scene
 
 from activebroker.core.errors import NameTaken, Unreachable
-from activebroker.node.effects import PeerEnded, PeerHungUp, TimerFired, Transmit
+from activebroker.node.effects import Knock, PeerAbsent, PeerEnded, PeerHungUp, TimerFired, Transmit
+from activebroker.node.links.peers import QUIET_AFTER
 from activebroker.protocol.messages import ClaimName, Join, OpenSupplier, Subscribe
 from activebroker.simulation.reference import Count
 
@@ -145,6 +146,26 @@ def test_whose_process_has_ended_is_lost_at_once_and_what_waits_for_it_goes_on(
     scene.net.run_for(0.2)
     assert "east" not in scene.directory.members and asked.done
     assert scene.net.env.now - began < SOON
+
+
+def test_a_broker_that_is_silent_and_not_there_is_lost_long_before_its_silence_tells(
+    scene: Scene,
+) -> None:
+    """Only by the directory, and only while it is silent: it may have been slow to answer."""
+    hub = scene.host("hub")
+    scene.net.run_for(1.0)
+    gone(scene, "atlanta", "killed")
+    gone(scene, "east", "killed")
+    hub.give(PeerAbsent("atlanta"))
+    assert "atlanta" in scene.directory.members, "it was heard a moment ago"
+    scene.net.run_for(QUIET_AFTER + 0.2)
+    knocks = hub.node.handle(TimerFired("tick"), scene.net.env.now)
+    asked = {each.peer for each in knocks if isinstance(each, Knock)}
+    assert asked == {"atlanta"}, "a program may not be where it can be dialled from here"
+    scene.host("west").give(PeerAbsent("atlanta"))
+    assert "atlanta" in scene.directory.members
+    hub.give(PeerAbsent("atlanta"))
+    assert "atlanta" not in scene.directory.members
 
 
 def test_the_only_broker_beside_the_directory_has_time_to_come_back(scene: Scene) -> None:

@@ -9,7 +9,14 @@ from activebroker.node.effects import FrameArrived, RequestMade, TimerFired, Tra
 from activebroker.node.links.peers import LOST_AFTER, Peers
 from activebroker.node.node import Node
 from activebroker.protocol.frame import decode
-from activebroker.protocol.messages import Expelled, Greet, Join, PeerSuspected, PrepareMove
+from activebroker.protocol.messages import (
+    Expelled,
+    FailuresReported,
+    Greet,
+    Join,
+    PeerSuspected,
+    PrepareMove,
+)
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 from derivation.protocol import Plan, Prepare
 
@@ -32,15 +39,17 @@ def test_who_gave_up_for_it_never_heard_the_directory_takes_no_orders() -> None:
 
 
 @pytest.mark.parametrize("address", [None, "tcp://late:1"])
-@pytest.mark.parametrize("waits", [True, False])
-def test_who_never_dials_for_what_is_given_up_has_to_go(address: str | None, waits: bool) -> None:
+@pytest.mark.parametrize("waits", ["for a flow", "for nothing of ours", "for nothing"])
+def test_who_never_dials_for_what_is_given_up_has_to_go(address: str | None, waits: str) -> None:
     """It would wait for that for good: it cannot know. Others are accused as long as they are
     silent."""
     here = Node(Member("here", "here", True, 1), "hub", TypeRegistry())
     late = Member("late", address, False, 3)
     here.peers.members |= {"hub": Member("hub", "hub", True, 0), "late": late}
-    if waits:
+    if waits == "for a flow":
         here.outlets.open_flow(FlowSpec(5, 7, "here", 9, "late"))
+    elif waits == "for nothing of ours":
+        here.peers.send("late", FailuresReported("x", 1, ()), 0.0)
     else:
         here.peers.greet("late", 0.0)
     hub = Peers(Member("hub", "hub", True, 1))
@@ -52,7 +61,7 @@ def test_who_never_dials_for_what_is_given_up_has_to_go(address: str | None, wai
     sent = [each for each in effects if isinstance(each, Transmit) and each.peer == "hub"]
     told = [decode(head).body for each in sent for head, _ in each.frames]
     accused = PeerSuspected("late", 3, heard=False)
-    assert (accused in told) is (waits or address is not None)
+    assert (accused in told) is (waits == "for a flow" or address is not None)
     assert ("late" in here.peers.links) is (address is not None)
 
 

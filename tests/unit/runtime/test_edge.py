@@ -32,6 +32,7 @@ from activebroker.node.effects import (
     EndSubscription,
     ForgetPeer,
     FrameArrived,
+    Knock,
     LoadStage,
     OutletClosed,
     Reply,
@@ -257,7 +258,7 @@ def test_for_each_effect_it_is_settled_what_its_failure_costs() -> None:
     for effect in stage.values():
         assert instead(effect, {}, Planted("planted"))
     node: set[type[Any]] = {
-        Transmit, ForgetPeer, EndSubscription, DrainSupplier, OutletClosed, ResumeOutlet,
+        Transmit, ForgetPeer, Knock, EndSubscription, DrainSupplier, OutletClosed, ResumeOutlet,
         UnloadStage, ShowFailures, Reply, SetTimer, CancelTimer, Departed,
     }  # fmt: skip
     assert {*stage, LoadStage, Deliver, *node} == set(Effect.__args__)
