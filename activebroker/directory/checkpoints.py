@@ -34,9 +34,11 @@ class Checkpoints:
 
     def accept(self, name: str) -> None:
         """Keep a checkpoint, unless what its filter made at an earlier place may still be lost."""
-        if (made := self._graph.made(name)) is None:
+        made, moving = self._graph.made(name), self._changes.migration_of(name)
+        if made is None:
+            if moving is None:
+                self.forget(name)  # it has ended, or never began
             return
-        moving = self._changes.migration_of(name)
         places = {stage.id: stage.node for stage in made.stages.values()}
         if isinstance(made, Derived):
             earlier = set(made.left)

@@ -143,10 +143,7 @@ class Derivations:
         finish: Finish = yield migration
         outcome, reason = finish.outcome, finish.reason
         if outcome is Outcome.ROLLED_BACK:
-            if isinstance(migration.channel, Relay):
-                self._checkpoints.forget(migration.channel.name)
-            else:
-                self._checkpoints.accept(name)  # what has waited for the move to end
+            self._checkpoints.accept(migration.channel.name)  # what has waited for the end
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
         channel = migration.channel
@@ -161,7 +158,6 @@ class Derivations:
             raise MoveFailed(
                 f"Channel {name!r} could not complete the switch-over: {reason}{_now(channel)}."
             )
-        self._checkpoints.accept(name)
 
     def _blame(self, migration: Migration) -> Change:
         """Who holds an overdue derivation up, if it is not those whom its initiator waits for."""

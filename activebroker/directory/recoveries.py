@@ -111,7 +111,7 @@ class Recoveries:
         self._checkpoints.forget(name)
         deaths = 0 if relay else record.by_one_event(inputs)
         suspect = deaths >= self._budget.suspect
-        taken = self._on_trial(made, deaths)
+        taken = [] if relay else self._on_trial(made, deaths)
         places = self._recovery.candidates(made, deaths > 0, suspect, taken)
         refused = search.refusals
         places = [each for each in places if not refused.final(self._members[each])]
@@ -180,8 +180,6 @@ class Recoveries:
     def _on_trial(self, made: Made, deaths: int) -> list[str]:
         """Where it does not go yet: to a suspect that has not had the time to prove anything; nor,
         if it is suspect itself, to another that had its share in a death."""
-        if isinstance(made, Relay):
-            return []
         enough = 1 if deaths >= self._budget.suspect else self._budget.suspect
         nodes = []
         for each in self._graph.all_made():
