@@ -8,7 +8,7 @@ from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.endings import Endings
 from activebroker.directory.migration import Migration, plan_move, plan_offload
 from activebroker.directory.names import channel_named, place_named
-from activebroker.directory.parts import SUPPLIER, Derived, Flow, Made, Outlet, Relay, Root
+from activebroker.directory.parts import SUPPLIER, Channel, Derived, Flow, Made, Outlet, Relay
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import Move, Offload, ReportNode
 from derivation.protocol import Finish, Outcome
@@ -92,8 +92,7 @@ class Derivations:
     def offload(self, body: Offload) -> Change:
         """Hand a supplier's fan-out, or a part of it, to a relay. Raises as `move` does."""
         channel = channel_named(self._graph, body.channel)
-        own = channel.outlet(body.supplier) if isinstance(channel, Root) else None
-        if not isinstance(channel, Root) or own is None:
+        if (own := channel.outlet(body.supplier)) is None:
             raise UnknownPlace(
                 f"Channel {channel.name!r} has no supplier {body.supplier!r}."
                 + suggestion(
@@ -104,14 +103,14 @@ class Derivations:
         moved = self._handed_over(channel, own, body.consumers)
         if nodes == [own.node]:
             return None
-        migration = plan_offload(self._graph, self._me, channel, own, moved, nodes[0], body)
+        migration = plan_offload(self._graph, self._me, channel.root, own, moved, nodes[0], body)
         self._wiring.check(migration.pairs())
         self._wiring.greet(migration.pairs())
         yield from self._migrate(migration)
         return None
 
     def _handed_over(
-        self, channel: Root, own: Outlet, consumers: tuple[str, ...] | None
+        self, channel: Channel, own: Outlet, consumers: tuple[str, ...] | None
     ) -> list[Flow]:
         """The flows of a supplier that an offload is for. What runs beside it stays: it costs no
         link."""

@@ -339,7 +339,7 @@ class Directory:
         bearer: str | None = None
         if isinstance(body, OpenSupplier):
             channel = self.graph.channels.get(body.channel)
-            own = channel.outlet(body.supplier) if isinstance(channel, Root) else None
+            own = None if channel is None else channel.outlet(body.supplier)
             bearer = None if own is None else own.node
         elif isinstance(body, Derive):
             known = self.graph.channels.get(body.name or "")

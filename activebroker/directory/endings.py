@@ -21,7 +21,6 @@ from activebroker.protocol.messages import (
     ReportSent,
     Undeploy,
 )
-from activebroker.protocol.specs import Positions
 
 log = logging.getLogger(__name__)
 CLOSED_KEPT = 100  # closed channels that users are still told of
@@ -44,9 +43,10 @@ class Endings:
 
     def close(self, top: Channel) -> Change:
         """End a channel with all below it; its consumers get what was published before."""
-        on_its_way: dict[int, Positions] = {}
         if isinstance(top, Derived):
-            on_its_way = yield from self._on_its_way(top)
+            ends = yield from self._finish(top)
+        else:
+            ends = [(each.node, CloseOutlet(each.id, True)) for each in top.outlets.values()]
         calls: Calls = []
         for channel in self._graph.subtree(top):
             channel.closed = True
@@ -56,18 +56,19 @@ class Endings:
             calls += [(each.node, CloseOutlet(each.id, True)) for each in channel.left.values()]
             # Consumers of a channel that never had a supplier, and relays.
             calls += [self._complete(port) for port in channel.ports.values()]
-        calls = list(dict.fromkeys(calls))
-        if isinstance(top, Derived):
-            for port in self._graph.inlets(top):
-                calls.append(self._complete(port))
-                for flow in self._graph.into(port.id):
-                    behind = on_its_way.get(flow.outlet.id, {})
-                    calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id, behind)))
-            calls += self._wiring.close_flows(top.parent, [], top.name)
-        else:
-            calls += [(each.node, CloseOutlet(each.id, True)) for each in top.outlets.values()]
-        yield from self._wiring.tidy(calls)
+        yield from self._wiring.tidy([*dict.fromkeys(calls), *ends])
         yield from self._forget(top)
+
+    def _finish(self, top: Derived) -> Change:
+        """The calls that let a filter end when it has all that was published before."""
+        on_its_way = yield from self._on_its_way(top)
+        calls: Calls = []
+        for port in self._graph.inlets(top):
+            calls.append(self._complete(port))
+            for flow in self._graph.into(port.id):
+                behind = on_its_way.get(flow.outlet.id, {})
+                calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id, behind)))
+        return [*calls, *self._wiring.close_flows(top.parent, [], top.name)]
 
     def _on_its_way(self, top: Derived) -> Change:
         """How far suppliers have come with what relays have still to give a filter, by outlet of
@@ -102,8 +103,7 @@ class Endings:
             channel.takers.clear()
             channel.left.clear()
         self._graph.bury(top, CLOSED_KEPT)
-        if isinstance(top, Derived):
-            yield from self._wiring.feed_relays(top.parent)
+        yield from self._wiring.feed_relays(top.root)
 
     def remove_supplier(self, channel: Root, supplier: str) -> Change:
         """End a supplier's outlet. Its relays stay until they have passed on what it gave them."""

@@ -141,6 +141,11 @@ class _Channel:
     takers: dict[str, Positions] = field(default_factory=dict)
     versions: list[TypeDescription] = field(default_factory=list)
 
+    def outlet(self, supplier: str) -> Outlet | None:
+        """A supplier's, in its own process."""
+        outlets = self.outlets.values()
+        return next((each for each in outlets if each.supplier == supplier), None)
+
 
 @dataclass(slots=True, eq=False)
 class Root(_Channel):
@@ -155,10 +160,6 @@ class Root(_Channel):
     @property
     def info(self) -> ChannelInfo:
         return ChannelInfo(self.name, self.type, None)
-
-    def outlet(self, supplier: str) -> Outlet | None:
-        outlets = self.outlets.values()
-        return next((each for each in outlets if each.supplier == supplier), None)
 
 
 @dataclass(slots=True, eq=False)
