@@ -222,7 +222,10 @@ class Node:
         if not self.peers.is_known(frame) and not self._admits(frame):
             return
         wrong: ProtocolError | None = None
-        for body, its_buffers in self.peers.receive(frame, buffers, self._context.now):
+        bodies = self.peers.receive(frame, buffers, self._context.now)
+        for number, (body, its_buffers) in enumerate(bodies):
+            if number:  # each message finds what the one before has brought about
+                self._settle()
             if not self.peers.is_gone(frame):
                 try:
                     self._receive(frame.sender, body, its_buffers)
@@ -297,8 +300,9 @@ class Node:
                 raise ProtocolError(f"{source!r} sent {body!r}, which this node does not expect.")
 
     def _settle(self) -> None:
-        """Work off what an input has led to, until all is quiet: what parts of this node told each
-        other; then let stages and outlets go on, which know all of it by now."""
+        """Work off what a message, or another input, has led to: what parts of this node sent each
+        other, what others have to know, and what stages and outlets can do now that know all of it;
+        then, one by one, what the node has told itself."""
         plane = self.plane
         while True:
             if plane.under_way:
@@ -309,11 +313,11 @@ class Node:
                         self._receive(self.name, body, ())
             elif plane.facts:
                 self._learn(plane.facts.popleft())
+            elif plane.touched:
+                self.stages.go_on()
             elif self._local:
                 body, buffers = self._local.popleft()
                 self._receive(self.name, body, buffers)
-            elif plane.touched:
-                self.stages.go_on()
             else:
                 break
         self.outlets.send_events()
