@@ -83,7 +83,7 @@ def test_a_filter_that_kills_a_broker_time_and_again(
     brokers.pid("dallas")
     words = joined.channel("words", object)
     deadly = words.derive((OnceDeadly, str(tmp_path)), at="dallas", name="deadly")
-    outlets = joined._runtime._node.plane.outlets
+    outlets = joined._membership._runtime._node.plane.outlets
     with deadly.subscribe(timeout=PATIENCE) as bad, words.supplier("poet") as poet:
         for word in "abcd":
             poet.publish(word)

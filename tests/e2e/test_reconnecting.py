@@ -183,7 +183,7 @@ def test_what_waited_for_a_consumer_that_takes_nothing_comes_when_it_does(broker
     ):
         events = sink.channel("numbers", object).subscribe(timeout=PATIENCE)
         supplier = source.channel("numbers", object).supplier("S")
-        outlet = next(iter(source._runtime._node.plane.outlets.values()))
+        outlet = next(iter(source._membership._runtime._node.plane.outlets.values()))
         count = 0
         while outlet.ready:
             supplier.publish((count, bytes(1 << 19)))
@@ -192,7 +192,11 @@ def test_what_waited_for_a_consumer_that_takes_nothing_comes_when_it_does(broker
         broker.die()
         broker.start()
         supplier.publish((count, b""), timeout=PATIENCE)
-        eventually(lambda: not source._runtime.orphaned and not sink._runtime.orphaned)
+        eventually(
+            lambda: (
+                not source._membership._runtime.orphaned and not sink._membership._runtime.orphaned
+            )
+        )
         assert [next(iter(events)).content[0] for _ in range(count + 1)] == list(range(count + 1))
 
 
@@ -210,7 +214,12 @@ def test_one_that_is_closed_waits_no_longer_than_it_may_for_who_is_gone(broker: 
         with Cut(gone):
             broker.die()
             broker.start()
-            eventually(lambda: not source._runtime.orphaned and not sink._runtime.orphaned)
+            eventually(
+                lambda: (
+                    not source._membership._runtime.orphaned
+                    and not sink._membership._runtime.orphaned
+                )
+            )
             supplier.publish_batch([1, 2, 3])
             supplier.close()
             assert [next(iter(events)).content for _ in range(4)] == [0, 1, 2, 3]
@@ -246,7 +255,7 @@ def test_what_a_supplier_had_under_way_when_it_was_closed_comes(
         with Cut(source):
             supplier.publish_batch([1, 2, 3])
             closing.start()
-            eventually(lambda: source._runtime.orphaned)
+            eventually(lambda: source._membership._runtime.orphaned)
         assert [next(iter(events)).content for _ in range(3)] == [1, 2, 3]
         closing.join(PATIENCE)
         assert not source.status()["channels"][0]["suppliers"]
