@@ -7,6 +7,7 @@ from activebroker.core.errors import (
     DeadlineExceeded,
     MoveFailed,
     ReconfigurationFailed,
+    UnknownChannel,
     Unreachable,
     flatten,
 )
@@ -66,6 +67,9 @@ class Allowance:
             return False  # a fault of the directory itself
         if self._world.costly and any(part in str(error) for part in _COSTS):
             return True
+        failed = [repr(cost.channel) for cost in self._world.costly if cost.channel]
+        if isinstance(error, UnknownChannel) and any(name in str(error) for name in failed):
+            return True  # a split was drawn up with a filter that could not be loaded in the end
         if self._world.deaths or any(part in str(error) for part in _REFUSALS):
             return True
         if isinstance(error, DeadlineExceeded):
