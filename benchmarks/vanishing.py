@@ -15,6 +15,7 @@ stands still for a second (SIGSTOP), every few seconds. None may be taken for lo
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -147,9 +148,9 @@ def calm(minutes: float) -> int:
             user = start_in("user", derive, address, key)
             user.hear()
             end = time.monotonic() + 60 * minutes
-            for name in (name for _ in iter(int, 1) for name in ("b1", "b2")):
-                if time.monotonic() > end:
-                    break
+            for name in itertools.takewhile(
+                lambda _: time.monotonic() < end, itertools.cycle(("b1", "b2"))
+            ):
                 pid = brokers[name].pid
                 os.kill(pid, signal.SIGSTOP)
                 time.sleep(STILL)

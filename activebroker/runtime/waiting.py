@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-TIMEOUT_MAX = threading.TIMEOUT_MAX  # seconds: no lock is waited for any longer
-
 if TYPE_CHECKING:
     import asyncio
 
@@ -42,14 +40,14 @@ class Condition:
             for future, waker in waiting.items():
                 waker.wake((future,))
 
-    def wait(self, patience: float | None) -> None:
-        """Wait until `notify_all`, for `patience` seconds (None: for good)."""
+    def wait(self, patience: float) -> None:
+        """Wait until `notify_all`, for `patience` seconds at the most, which may be infinite."""
         waiter = threading.Lock()
         waiter.acquire()
         self._threads[waiter] = None
         self._lock.release()
         try:
-            waiter.acquire(timeout=-1 if patience is None else min(patience, TIMEOUT_MAX))
+            waiter.acquire(timeout=min(patience, threading.TIMEOUT_MAX))
         finally:
             self._lock.acquire()
             self._threads.pop(waiter, None)

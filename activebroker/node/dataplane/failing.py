@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping, Sequence
 
 from activebroker.filters import Failure, RunResult
@@ -40,20 +39,19 @@ def instead(
         case LoadStage(spec):
             return [StageLoaded(spec.id, text)]
         case RunStage(stage):
-            failures = [_failure(stages.get(stage), text, error)]
+            failures = [_failure(stages.get(stage), error)]
             return [WorkDone(stage, RunResult(failures=failures, stopped=True))]
         case RestoreStage(stage):
-            return [StateFailed(stage, (_failure(stages.get(stage), text, error),))]
+            return [StateFailed(stage, (_failure(stages.get(stage), error),))]
         case SnapshotStage(stage):
-            failed = StateFailed(stage, (_failure(stages.get(stage), text, error),))
+            failed = StateFailed(stage, (_failure(stages.get(stage), error),))
             return [failed, StateSnapshotted(stage, {})]
         case ChangeFilter(stage):
             return [StageChanged(stage, {}, text)]
     return None
 
 
-def _failure(stage: Stage | None, text: str, error: Exception) -> Failure:
+def _failure(stage: Stage | None, error: Exception) -> Failure:
     channel = stage.spec.channel if stage is not None else ""
     envelope = stage.spec.envelope if stage is not None else None
-    name = envelope.name if envelope is not None else ""
-    return Failure(channel, name, "", -1, text, "".join(traceback.format_exception(error)))
+    return Failure.of(error, channel, envelope.name if envelope is not None else "")
