@@ -13,9 +13,10 @@ from activebroker.matching import Parcel
 from activebroker.node.dataplane.outlet import KEPT, WINDOW
 from activebroker.node.dataplane.stage import WORK_BYTES
 from activebroker.simulation.allowance import Allowance
+from activebroker.simulation.contents import Element, Fits, Stream
 from activebroker.simulation.host import Host, Intake
 from activebroker.simulation.machines import leftovers, served
-from activebroker.simulation.reference import REASON, Seen, Stream
+from activebroker.simulation.reference import REASON, Seen
 from activebroker.simulation.rows import seen_in
 from activebroker.simulation.scenario import HUB
 from activebroker.simulation.users import Consumer, Users
@@ -80,24 +81,27 @@ def deliveries(users: Users, allowance: Allowance) -> Iterator[str]:
             supplier.supply.close(finished=False)  # the streams of the dead end with their channel
     for channel in users.channels:
         mine = [each for each in users.consumers if each.channel is channel and each.subscribed]
-        got = [seen_by(consumer.intake) for consumer in mine]
+        if not mine and not any(each.parent is channel for each in users.channels):
+            continue
         cut = {each.name for each in users.suppliers if allowance.cut(each, channel)}
-        whole = [each.there and each.intake.error is None for each in mine]
         suppliers = channel.content.root.raw
+        got = [seen_by(consumer.intake) for consumer in mine]
         for consumer, seen in zip(mine, got, strict=True):
             for name in seen:
                 if name not in suppliers:
                     yield f"foreign: {_where(consumer)} got events of {name}"
         for name in suppliers:
+            takers = [
+                Taker(each, seen.get(name, ()), name, channel.content.sure, name not in cut)
+                for each, seen in zip(mine, got, strict=True)
+            ]
             right: list[Stream] = []
             found: list[str] = []
-            for stream in channel.content.possible(name):
-                complete = [each and name not in cut for each in whole]
-                wrong = _wrong(stream, name, mine, got, complete, channel.content.sure)
-                if wrong is None:
-                    right.append(stream)
-                else:
+            for stream in channel.content.possible(name, fitting(takers)):
+                if wrong := next(filter(None, (taker.wrong(stream) for taker in takers)), None):
                     found.append(wrong)
+                else:
+                    right.append(stream)
             if right:
                 channel.content.settled[name] = right
             else:
@@ -105,29 +109,58 @@ def deliveries(users: Users, allowance: Allowance) -> Iterator[str]:
                 yield min(found, key=lambda wrong: wrong.startswith(("foreign", "state")))
 
 
-def _wrong(
-    stream: Stream,
-    supplier: str,
-    consumers: list[Consumer],
-    got: list[dict[str, list[Seen]]],
-    complete: list[bool],
-    sure: bool,
-) -> str | None:
-    """How one content of a channel does not fit what its consumers got of a supplier. Not `sure`:
-    events that are none for a consumer may have been none for a filter before."""
-    elements = [e for e in stream if e.event is not None and (sure or e.readable)]
-    expected = [element.seen for element in elements]
-    for consumer, seen, whole in zip(consumers, got, complete, strict=True):
+class Taker:
+    """What one consumer got of one supplier, and what it should have: it is to be `complete` if
+    the consumer is there to its end. Not `sure`: events that are none for a consumer may have been
+    none for a filter before."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        got: Sequence[Seen],
+        supplier: str,
+        sure: bool,
+        whole: bool,
+    ) -> None:
+        self._where = f"{_where(consumer)}, of {supplier}"
+        self._sure = sure
+        self._got = [each for each in got if sure or each[2] != REASON]
+        self._gaps = consumer.gaps
+        self._complete = whole and consumer.there and consumer.intake.error is None
         reached, again = consumer.latest_start.get(supplier, 0), consumer.back.get(supplier, 0)
         if supplier in consumer.absent:
             reached = again = sys.maxsize  # it never came back
-        latest = sum(element.raw <= reached for element in elements)
-        its = [each for each in seen.get(supplier, ()) if sure or each[2] != REASON]
-        back = sum(element.raw <= again for element in elements)
-        if (wrong := compare(its, expected, latest, whole, consumer.gaps, back)) is not None:
-            kind, _, what = wrong.partition(": ")
-            return f"{kind}: {_where(consumer)}, of {supplier}: {what}"
-    return None
+        self._reached, self._again = reached, again
+        self._places = {seen: place for place, seen in enumerate(self._got)}
+        self.strict = sure and not self._gaps
+
+    def wrong(self, stream: Stream) -> str | None:
+        """How a content of the channel does not fit what it got."""
+        elements = [e for e in stream if e.event is not None and (self._sure or e.readable)]
+        expected = [element.seen for element in elements]
+        latest = sum(element.raw <= self._reached for element in elements)
+        back = sum(element.raw <= self._again for element in elements)
+        wrong = compare(self._got, expected, latest, self._complete, self._gaps, back)
+        if wrong is None:
+            return None
+        kind, _, what = wrong.partition(": ")
+        return f"{kind}: {self._where}: {what}"
+
+    def fits(self, before: Element | None, after: Element) -> bool:
+        """Whether there may be a right content in which these follow each other; only for a
+        `strict` one, which has no gaps in what it got."""
+        place = self._places.get(after.seen)
+        if place is None and self._complete and after.raw > self._reached:
+            return False
+        last = None if before is None else self._places.get(before.seen)
+        if place is None:
+            return last is None or last == len(self._got) - 1
+        return place == 0 if last is None else place == last + 1
+
+
+def fitting(takers: Sequence[Taker]) -> Fits:
+    strict = [taker for taker in takers if taker.strict]
+    return lambda before, after: all(taker.fits(before, after) for taker in strict)
 
 
 def endings(users: Users, allowance: Allowance) -> Iterator[str]:
@@ -186,8 +219,8 @@ def leases(users: Users) -> Iterator[str]:
     stopped: dict[str, None] = {}
     for channel in reversed(users.channels):  # those that are derived from others before these
         owner = channel.owner
-        if channel.closed:
-            continue
+        if channel.closed and ended.get(channel.name, "") is not None:
+            continue  # else who asked for it may have died before anybody heard
         owned = owner is not None and owner.alive and not owner.expelled
         taken = any(
             each.channel is channel and each.there and not (each.host.expelled or each.intake.ended)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from activebroker.simulation.contents import Content, Element, Stream
 from activebroker.simulation.edge import PLANTED
 from activebroker.simulation.reference import (
     REASON,
-    Content,
-    Element,
     Faulty,
     Rated,
-    Stream,
     envelope_of,
 )
 from activebroker.simulation.users import Channel, Users

@@ -34,14 +34,13 @@ from activebroker.protocol.messages import (
 )
 from activebroker.protocol.status import Status
 from activebroker.simulation import reference, rows
+from activebroker.simulation.contents import Change, Content
 from activebroker.simulation.host import Answered, Host, Intake, Supply
-from activebroker.simulation.machines import served_by, suppliers_of
+from activebroker.simulation.machines import is_member, served_by, suppliers_of
 from activebroker.simulation.reference import (
     FILTERS,
     GROUPS,
     ITEM,
-    Change,
-    Content,
     Deadly,
     Some,
     Twice,
@@ -301,11 +300,16 @@ class Users:
 
     def absent(self, root: Channel) -> set[str]:
         """The suppliers that the directory does not know now, though they are to come back."""
-        known = suppliers_of(self.world.hosts[HUB].node, root.name)
+        hub = self.world.hosts[HUB].node
+        known = suppliers_of(hub, root.name)
+
+        def was_there(supplier: Supplier) -> bool:  # whether or not it has heard that it was
+            return supplier.supply is not None or not is_member(hub, supplier.host.member)
+
         return {
             each.name
             for each in self.suppliers
-            if each.channel is root and each.supply is not None and each.name not in known
+            if each.channel is root and each.name not in known and was_there(each)
         }
 
     # --- consumers ----------------------------------------------------------------------------

@@ -25,10 +25,10 @@ from activebroker.protocol.messages import CheckpointTaken, OpenSupplier
 from activebroker.protocol.specs import Checkpoint, FlowSpec
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
+from activebroker.simulation.contents import Content
 from activebroker.simulation.host import Answered, Intake, Supply
 from activebroker.simulation.reference import (
     ITEM,
-    Content,
     Count,
     HoldBack,
     Item,

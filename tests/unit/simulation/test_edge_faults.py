@@ -10,16 +10,14 @@ import pytest
 from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolError, Unreachable
 from activebroker.simulation import edge, rows
 from activebroker.simulation.allowance import explains
+from activebroker.simulation.contents import Content
 from activebroker.simulation.drawing import draw
 from activebroker.simulation.edge import Cost
 from activebroker.simulation.host import Intake
 from activebroker.simulation.reference import (
     REASON,
-    Content,
     Count,
-    Element,
     Few,
-    forwarded,
     group_of,
 )
 from activebroker.simulation.run import run
@@ -41,14 +39,14 @@ def test_a_consumer_has_word_of_each_row_that_is_none_at_its_place(size: int) ->
 
 
 def test_such_a_row_is_lost_at_a_filter_that_decodes_it_and_passes_one_that_does_not() -> None:
+    root = Content()
     meant, readable = rows.without_checks(rows.batch_of(rows.TOUCHY, "s1", range(4), 0))
-    stream = [
-        Element(n + 1, event, is_one)
-        for n, (event, is_one) in enumerate(zip(meant.events(), readable, strict=True))
-    ]
-    assert [e.seen[0] for e in forwarded(Count, stream, 0, None)] == [0, 2, 3]
-    passed = [e.seen for e in forwarded(Few, stream, 0, None)]
-    assert passed == [
+    for event, is_one in zip(meant.events(), readable, strict=True):
+        root.hand_over("s1", event, is_one)
+    (counted,) = Content(Count, root).possible("s1")
+    assert [e.seen[0] for e in counted] == [0, 2, 3]
+    (passed,) = Content(Few, root).possible("s1")
+    assert [e.seen for e in passed] == [
         (n, group_of(n), REASON if rows.refuses(n) else "") for n in range(4) if group_of(n) != 1
     ]
 
