@@ -128,7 +128,8 @@ class Taker:
         self._gaps = consumer.gaps
         self._complete = whole and consumer.there and consumer.intake.error is None
         reached, again = consumer.latest_start.get(supplier, 0), consumer.back.get(supplier, 0)
-        if supplier in consumer.absent:
+        absent = consumer.absent.get(supplier)
+        if absent is not None and (absent.expelled or not absent.alive):
             reached = again = sys.maxsize  # it never came back
         self._reached, self._again = reached, again
         self._places = {seen: place for place, seen in enumerate(self._got)}

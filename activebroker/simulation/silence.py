@@ -35,6 +35,11 @@ class Silence:
         expelled."""
         return born <= self._excused.get(name, -1.0)
 
+    def hears(self, now: float, one: str, other: str) -> bool:
+        """Whether nothing keeps two from each other, nor has just now."""
+        spells = [self._spells.get(way) for way in ((one, other), (other, one))]
+        return all(spell is None or spell[1] < now - HEARD for spell in spells)
+
     def over(self, now: float, *names: str) -> bool:
         """Whether all who were silent, or to whom one was, have been heard since."""
         return all(

@@ -76,7 +76,7 @@ class Channel:
     ended: bool = False  # and been answered, at a root
     relayed: bool = False  # or may be: a supplier was asked to hand over what it serves
     owner: Host | None = None  # that derived it
-    absent: set[str] = field(default_factory=set)  # suppliers that were not in the fabric then
+    absent: dict[str, Host] = field(default_factory=dict)  # suppliers out of reach then, if lost
     request: Derive | None = None  # with which
 
     @property
@@ -125,7 +125,7 @@ class Consumer:
     subscribed: bool = False
     left: bool = False
     latest_start: dict[str, int] = field(default_factory=dict)
-    absent: set[str] = field(default_factory=set)  # suppliers that were not in the fabric then
+    absent: dict[str, Host] = field(default_factory=dict)  # suppliers out of reach then, if lost
     gaps: int = 0  # how often its process has joined again
     back: dict[str, int] = field(default_factory=dict)  # how far all were when it last had
 
@@ -289,28 +289,32 @@ class Users:
         name = supplier.name
         for channel in self.channels:
             if channel.root is supplier.channel and name in channel.absent:
-                channel.absent.remove(name)
+                del channel.absent[name]
                 channel.content.until[name] = channel.content.lengths().get(name, 0)
         for consumer in self.consumers:
             if consumer.channel.root is supplier.channel and name in consumer.absent:
-                consumer.absent.remove(name)
+                del consumer.absent[name]
                 so_far = consumer.channel.content.lengths().get(name, 0)
                 began = consumer.back if consumer.gaps else consumer.latest_start
                 began[name] = so_far
 
-    def absent(self, root: Channel) -> set[str]:
-        """The suppliers that the directory does not know now, though they are to come back."""
-        hub = self.world.hosts[HUB].node
+    def absent(self, root: Channel) -> dict[str, Host]:
+        """The suppliers that serve nobody anew now: the directory has lost their processes, or does
+        not reach them, and loses them perhaps."""
+        world = self.world
+        hub = world.hosts[HUB].node
         known = suppliers_of(hub, root.name)
 
         def was_there(supplier: Supplier) -> bool:  # whether or not it has heard that it was
             return supplier.supply is not None or not is_member(hub, supplier.host.member)
 
-        return {
-            each.name
-            for each in self.suppliers
-            if each.channel is root and each.name not in known and was_there(each)
-        }
+        def absent(supplier: Supplier) -> bool:
+            if supplier.name not in known:
+                return was_there(supplier)
+            return not world.silence.hears(world.env.now, HUB, supplier.host.name)
+
+        mine = [each for each in self.suppliers if each.channel is root]
+        return {each.name: each.host for each in mine if absent(each)}
 
     # --- consumers ----------------------------------------------------------------------------
 

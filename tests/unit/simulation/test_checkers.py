@@ -26,7 +26,7 @@ from activebroker.protocol.specs import Checkpoint, FlowSpec
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.contents import Content
-from activebroker.simulation.host import Answered, Intake, Supply
+from activebroker.simulation.host import Answered, Host, Intake, Supply
 from activebroker.simulation.reference import (
     ITEM,
     Count,
@@ -212,6 +212,17 @@ def test_the_last_of_a_dead_supplier_may_be_missing_but_no_hole_and_nothing_twic
         scene.see(*seen)
         scene.world.kill("east")
         assert [wrong.partition(":")[0] for wrong in scene.deliveries()] == kinds
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_came_while_a_supplier_was_out_of_reach_misses_what_is_lost_with_it(lost: bool) -> None:
+    scene = Scene()
+    scene.publish(4)
+    east = scene.world.hosts["east"]
+    scene.consumer.absent = {"s1": east}
+    scene.supplier.host = Host(scene.world, east.member) if lost else east  # its next process
+    east.alive = not lost
+    assert [wrong.partition(":")[0] for wrong in scene.deliveries()] == ["missing"] * (not lost)
 
 
 def test_only_a_death_excuses_a_subscription_that_ends_early() -> None:
