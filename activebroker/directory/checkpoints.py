@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from activebroker.directory.changes import Change, Changes
+from activebroker.directory.context import Context
 from activebroker.directory.parts import SUPPLIER, Derived
+from activebroker.directory.requests import Change, RequestQueue
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import CheckpointKept, CheckpointTaken, ForgetSaved, ForgetTaker
 from activebroker.protocol.specs import merged
@@ -13,10 +14,11 @@ class Checkpoints:
     """Keeps them in the graph. `waiting` are those that cannot be kept yet, by channel and stage,
     for amid a move there are two that take some."""
 
-    def __init__(self, wiring: Wiring, changes: Changes) -> None:
+    def __init__(self, context: Context, wiring: Wiring, queue: RequestQueue) -> None:
+        self._context = context
+        self._graph = context.graph
         self._wiring = wiring
-        self._graph = wiring.graph
-        self._changes = changes
+        self._queue = queue
         self.waiting: dict[str, dict[int, CheckpointTaken]] = {}
 
     def taken(self, body: CheckpointTaken) -> None:
@@ -24,7 +26,7 @@ class Checkpoints:
         makes = body.makes
         known = self._graph.made(makes)
         ended = known is None or (isinstance(known, Derived) and known.closed)
-        if not ended or self._changes.migration_of(makes):
+        if not ended or self._queue.migration_of(makes):
             self.waiting.setdefault(makes, {})[body.stage] = body
             self.accept(makes)
 
@@ -34,7 +36,7 @@ class Checkpoints:
 
     def accept(self, name: str) -> None:
         """Keep a checkpoint, unless what its filter made at an earlier place may still be lost."""
-        made, moving = self._graph.made(name), self._changes.migration_of(name)
+        made, moving = self._graph.made(name), self._queue.migration_of(name)
         if made is None:
             if moving is None:
                 self.forget(name)  # it has ended, or never began
@@ -48,7 +50,7 @@ class Checkpoints:
             if earlier:
                 return
             if made.returning and moving is None:
-                self._changes.submit(self._stay(made), lambda result, error: None)
+                self._queue.submit(self._stay(made), lambda result, error: None)
                 return
         waiting = self.waiting.get(name, {})
         if moving is None and not made.recovers:
@@ -60,7 +62,7 @@ class Checkpoints:
                 made.checkpoint = merged([*parts, taken.checkpoint])
                 if isinstance(made, Derived):
                     self._goes_on(made, taken.change)
-                self._wiring.tell(node, CheckpointKept(stage))
+                self._context.tell(node, CheckpointKept(stage))
         if moving is None:
             self.forget(name)  # what is left is of earlier places
 
@@ -71,13 +73,13 @@ class Checkpoints:
             channel.envelope, channel.next = next.envelope, None
             if next.late:
                 narrow = self._wiring.narrow(channel)
-                self._changes.submit(narrow, lambda result, error: None)
+                self._queue.submit(narrow, lambda result, error: None)
 
     def _stay(self, channel: Derived) -> Change:
         """What a filter made before it came to its suppliers is safe: from now on it is theirs."""
-        if channel.closed or not channel.returning or self._changes.migration_of(channel.name):
+        if channel.closed or not channel.returning or self._queue.migration_of(channel.name):
             return
-        if any(stage.node not in self._wiring.members for stage in channel.stages.values()):
+        if any(stage.node not in self._context.members for stage in channel.stages.values()):
             return  # it is lost with one of them, and goes on elsewhere
         channel.returning, channel.checkpoint = False, None
         self.forget(channel.name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from activebroker.core.errors import InvalidFilter, MoveFailed, UnknownPlace, suggestion
-from activebroker.directory.changes import Attempt, Change, Changes
 from activebroker.directory.checkpoints import Checkpoints
+from activebroker.directory.context import Context
 from activebroker.directory.endings import Endings
 from activebroker.directory.migration import Migration, plan_move, plan_offload
 from activebroker.directory.names import channel_named, place_named
 from activebroker.directory.parts import SUPPLIER, Channel, Derived, Flow, Made, Outlet, Relay
+from activebroker.directory.requests import Attempt, Change, RequestQueue
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import Move, Offload, ReportNode
 from derivation.protocol import Finish, Outcome
@@ -18,21 +19,19 @@ PATIENCE = 2.0  # seconds for a party of an overdue derivation to say for whom i
 
 
 class Derivations:
-    """`me` is the node that initiates them, this one."""
-
     def __init__(
         self,
-        me: str,
+        context: Context,
         wiring: Wiring,
-        changes: Changes,
+        queue: RequestQueue,
         checkpoints: Checkpoints,
         endings: Endings,
     ) -> None:
-        self._me = me
+        self._me = context.me  # which initiates them
+        self._graph = context.graph
+        self._members = context.members
         self._wiring = wiring
-        self._graph = wiring.graph
-        self._members = wiring.members
-        self._changes = changes
+        self._queue = queue
         self._checkpoints = checkpoints
         self._endings = endings
 
@@ -185,7 +184,7 @@ class Derivations:
     def ended_late(self, migration: Migration, finish: Finish) -> None:
         """One has ended whose `move` or `offload` has returned before."""
         if finish.outcome is Outcome.FAILED:
-            self._changes.submit_first(self._end_failed(migration, finish.reason))
+            self._queue.submit_first(self._end_failed(migration, finish.reason))
         else:
             self._checkpoints.accept(migration.channel.name)
 

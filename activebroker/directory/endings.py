@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from activebroker.directory.changes import Attempt, Calls, Change, Changes
 from activebroker.directory.checkpoints import Checkpoints
+from activebroker.directory.context import Context
 from activebroker.directory.parts import SUPPLIER, Channel, Derived, Port, Relay, Root, Stage
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.recovery import Stages
+from activebroker.directory.requests import Attempt, Calls, Change, RequestQueue
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import (
     AbandonPort,
@@ -30,12 +31,18 @@ class Endings:
     """Takes parts of the fabric down. What is lost goes on at another place, if there is one."""
 
     def __init__(
-        self, wiring: Wiring, changes: Changes, checkpoints: Checkpoints, recoveries: Recoveries
+        self,
+        context: Context,
+        wiring: Wiring,
+        queue: RequestQueue,
+        checkpoints: Checkpoints,
+        recoveries: Recoveries,
     ) -> None:
+        self._context = context
+        self._graph = context.graph
+        self._members = context.members
         self._wiring = wiring
-        self._graph = wiring.graph
-        self._members = wiring.members
-        self._changes = changes
+        self._queue = queue
         self._checkpoints = checkpoints
         self._recoveries = recoveries
 
@@ -124,13 +131,13 @@ class Endings:
                     self._stopped(each, each.stages[outlet_id])
             if each.left.pop(outlet_id, None) is not None:
                 self._checkpoints.accept(each.name)
-                self._changes.go_on()
+                self._queue.go_on()
         for relay in self._graph.relays.values():
             if (outlet := relay.outlets.get(outlet_id)) is not None:
                 outlet.drained = True
                 if stopped:
                     relay.stopped = True
-                    self._wiring.ask(relay.own.node, ForgetTaker(relay.own.id, relay.name))
+                    self._context.ask(relay.own.node, ForgetTaker(relay.own.id, relay.name))
         self._retire()
 
     def _stopped(self, channel: Derived, stage: Stage) -> None:
@@ -140,7 +147,7 @@ class Endings:
         alone = len(channel.stages) == 1  # else each has what is at its node
         channel.stopped = alone
         for outlet in (*serving, *(each for each in before if alone or each.node == stage.node)):
-            self._wiring.ask(outlet.node, ForgetTaker(outlet.id, channel.name))
+            self._context.ask(outlet.node, ForgetTaker(outlet.id, channel.name))
 
     def _retire(self) -> None:
         """Relays that have passed on all of a supplier that has left are over.
@@ -152,9 +159,9 @@ class Endings:
             if left and all(outlet.drained for outlet in relay.outlets.values()):
                 if relay.stopped:  # its node need not tell anybody why any more
                     for stage in relay.stages.values():
-                        self._wiring.ask(stage.node, Undeploy(stage.id))
+                        self._context.ask(stage.node, Undeploy(stage.id))
                 self._remove_relay(relay)
-                self._changes.go_on()
+                self._queue.go_on()
 
     def _remove_relay(self, relay: Relay) -> None:
         self._graph.remove_relay(relay)
@@ -170,7 +177,7 @@ class Endings:
                 if port.node == node and port.makes is None:
                     serving = [flow.outlet for flow in self._graph.into(port.id)]
                     for outlet in (*serving, *self._graph.keepers(channel, port.taker)):
-                        self._wiring.ask(outlet.node, ForgetTaker(outlet.id, port.taker))
+                        self._context.ask(outlet.node, ForgetTaker(outlet.id, port.taker))
 
     def lose(self, name: str, died: bool) -> Change:
         """A node is gone, with all it had; `died`: not in good order."""
@@ -220,9 +227,9 @@ class Endings:
     def _lose_filter(self, channel: Derived, node: str) -> Change:
         """A node is gone, and with it the place of a derived channel's filter, or what it had made
         at an earlier place."""
-        if (moving := self._changes.migration_of(channel.name)) is not None:
-            moving.give_up(f"{node!r} was lost")  # it is recovered when that has failed
-            return
+        if (moving := self._queue.migration_of(channel.name)) is not None:
+            self._queue.give_up(moving, f"{node!r} was lost")
+            return  # it is recovered when that has failed
         yield from self.recover(
             channel, f"{node!r}, which ran the filter of channel {channel.name!r}, is gone"
         )
@@ -232,7 +239,7 @@ class Endings:
         happened. `also`: see `Recovery`."""
         if channel.next is not None:
             channel.next = None  # it goes on as the checkpoint has it
-            self._changes.submit(self._wiring.narrow(channel), lambda result, error: None)
+            self._queue.submit(self._wiring.narrow(channel), lambda result, error: None)
         if why := (yield from self._recoveries.recover(channel, also)):
             yield from self._wiring.tidy((node, Undeploy(stage, True)) for node, stage in also)
             remedy = "Repair its filter, if it is the cause, and derive the channel again."
@@ -256,13 +263,13 @@ class Endings:
         if relay.stopped:
             yield from self._end_served(relay)
             self._remove_relay(relay)
-            self._changes.go_on()
+            self._queue.go_on()
         elif why := (yield from self._recoveries.recover(relay)):
             log.warning("supplier %r ends with its relay %r: %s", relay.supplier, relay.name, why)
             yield from self.remove_supplier(relay.parent, relay.supplier)
             self._remove_relay(relay)
             yield from self._wiring.tidy(self._wiring.close_flows(relay.parent, [], relay.name))
-            self._changes.go_on()
+            self._queue.go_on()
 
     def _end_served(self, relay: Relay) -> Change:
         """The place of a relay that was stopped is gone: whom it served have ended, but for those

@@ -6,29 +6,16 @@ good, which is served and costs all that it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from activebroker.directory.graph import Graph
+from activebroker.directory.context import Context
 from activebroker.directory.parts import Channel, Derived
 
 
 class Leases:
-    """`set_timer(key, after)` lets `run_out` be called with the key; None takes the timer back.
+    """Each has a timer `lease CHANNEL`."""
 
-    `end(channel, why)` ends a channel as a user would.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        set_timer: Callable[[str, float | None], None],
-        now: Callable[[], float],
-        end: Callable[[Derived, str], None],
-    ) -> None:
-        self._graph = graph
-        self._set_timer = set_timer
-        self._now = now
-        self._end = end
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._graph = context.graph
 
     def taken(self, channel: Channel) -> bool:
         """Whether there is a subscription, or something derived from it."""
@@ -48,18 +35,17 @@ class Leases:
                 continue
             runs = not (channel.closed or channel.owned or self.taken(channel))
             if runs and channel.runs_out is None:
-                channel.runs_out = self._now() + channel.lease
-                self._set_timer(channel.name, channel.lease)
+                channel.runs_out = self._context.now + channel.lease
+                self._context.set_timer("lease", channel.name, channel.lease)
             elif not runs and channel.runs_out is not None:
                 channel.runs_out = None
-                self._set_timer(channel.name, None)
+                self._context.set_timer("lease", channel.name, None)
 
-    def run_out(self, name: str) -> None:
-        """Its time has passed; it may be held again by the time it is its turn to end."""
-        channel = self._graph.channels.get(name)
-        if isinstance(channel, Derived) and channel.runs_out is not None:
-            why = (
-                f" {channel.owner!r}, which derived it, is gone, and nobody has taken it for "
-                f"{channel.lease:g} s."
-            )
-            self._end(channel, why)
+    def has_run_out(self, channel: Derived) -> str:
+        """Why a channel ends whose time has passed; empty if it is held again."""
+        if channel.runs_out is None:
+            return ""
+        return (
+            f" {channel.owner!r}, which derived it, is gone, and nobody has taken it for "
+            f"{channel.lease:g} s."
+        )

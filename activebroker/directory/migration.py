@@ -6,19 +6,13 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from activebroker.directory.context import Context
 from activebroker.directory.graph import Graph
 from activebroker.directory.parts import Derived, Flow, Made, Outlet, Port, Relay, Root, Stage
 from activebroker.matching import union
-from activebroker.protocol.messages import (
-    Body,
-    Move,
-    Offload,
-    PrepareMove,
-    SwapFlows,
-)
+from activebroker.protocol.messages import Move, Offload, PrepareMove, SwapFlows
 from activebroker.protocol.specs import FlowSpec, StageSpec
-from derivation import initiator
-from derivation.initiator import Initiator
+from derivation.initiator import Begun, DeadlinePassed, GivenUp, Initiator
 from derivation.protocol import (
     Cancel,
     CancelDeadline,
@@ -37,6 +31,8 @@ from derivation.protocol import (
     Started,
     Swap,
 )
+
+Input = Begun | Prepared | Refused | Started | PartyLost | DeadlinePassed | GivenUp
 
 
 @dataclass(slots=True)
@@ -58,10 +54,9 @@ class Migration:
     commit: Callable[[Graph], None]
     request: Move | Offload
     machine: Initiator = field(init=False)
-    _tell: Callable[[str, Body], None] = field(init=False)
-    _set_deadline: Callable[[int, float | None], None] = field(init=False)
-    _finished: Callable[[Migration, Finish], None] = field(init=False)
-    _now: Callable[[], float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.machine = Initiator(self.plan, self.request.patience)
 
     def pairs(self) -> list[tuple[str, str]]:
         """(source, target) nodes of the new flows and the hand-overs, for those that have to meet
@@ -70,52 +65,27 @@ class Migration:
         flows += itertools.product(self.plan.destinations, [self.channel.owner, *self.kept_at])
         return [*flows, *itertools.product(self.plan.origins, self.plan.destinations)]
 
-    def begin(
-        self,
-        tell: Callable[[str, Body], None],
-        set_deadline: Callable[[int, float | None], None],
-        finished: Callable[[Migration, Finish], None],
-        now: Callable[[], float],
-    ) -> None:
-        """Carry the plan out. `finished(self, finish)` is called when it has ended, and before
-        that, once, should it be overdue."""
-        self.machine = Initiator(self.plan, self.request.patience)
-        self._tell, self._set_deadline = tell, set_deadline
-        self._finished, self._now = finished, now
-        self._handle(initiator.Begun())
-
-    def receive(self, message: Prepared | Refused | Started) -> None:
-        self._handle(message)
-
-    def deadline_passed(self) -> None:
-        self._handle(initiator.DeadlinePassed())
-
-    def give_up(self, reason: str) -> None:
-        """What it moves cannot wait for it any more: it fails."""
-        self._handle(initiator.GivenUp(reason))
-
-    def lost(self, node: str) -> None:
-        if node in self.plan.involved:
-            self._handle(PartyLost(node))
-
-    def _handle(self, input: object) -> None:
-        derivation = self.plan.derivation
-        for effect in self.machine.handle(input, self._now()):
+    def handle(self, input: Input, context: Context) -> Finish | None:
+        """Carry the plan out. Returns how it has ended, and before that, once, that it is overdue,
+        should it be."""
+        finish: Finish | None = None
+        for effect in self.machine.handle(input, context.now):
             match effect:
                 case Send(to, Prepare() as message):
                     stage, outputs = self.stages.get(to), tuple(self.outputs.get(to, ()))
-                    self._tell(to, PrepareMove(message, self.old_stages.get(to), stage, outputs))
+                    context.tell(to, PrepareMove(message, self.old_stages.get(to), stage, outputs))
                 case Send(to, RequestSwap() as message):
                     outlet, spec = self.sources[message.swap.new]
-                    self._tell(to, SwapFlows(message, outlet.id, spec))
+                    context.tell(to, SwapFlows(message, outlet.id, spec))
                 case Send(to, Proceed() | Cancel() | End() as message):
-                    self._tell(to, message)
+                    context.tell(to, message)
                 case SetDeadline(at):
-                    self._set_deadline(derivation, at)
+                    context.set_timer("move", self.plan.derivation, at - context.now)
                 case CancelDeadline():
-                    self._set_deadline(derivation, None)
+                    context.set_timer("move", self.plan.derivation, None)
                 case Finish():
-                    self._finished(self, effect)
+                    finish = effect
+        return finish
 
 
 def plan_move(

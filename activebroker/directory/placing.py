@@ -8,14 +8,14 @@ selected by its predicate.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from activebroker.core.errors import ActiveBrokerError, PayloadRefused
-from activebroker.directory.changes import PATIENCE, Change, Changes
+from activebroker.directory.context import PATIENCE, Context
 from activebroker.directory.derivations import Derivations
 from activebroker.directory.endings import Endings
 from activebroker.directory.parts import CONSUMER, SUPPLIER, Channel, Derived
-from activebroker.directory.recovery import Recovery
+from activebroker.directory.recoveries import Recoveries
+from activebroker.directory.requests import Change, RequestQueue
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import Move
 
@@ -23,28 +23,24 @@ log = logging.getLogger(__name__)
 
 
 class Placing:
-    """Connects channels, and places filters beside their suppliers for that.
-
-    `waits(channel)`: its filter was lost and goes on later.
-    """
+    """Connects channels, and places filters beside their suppliers for that."""
 
     def __init__(
         self,
+        context: Context,
         wiring: Wiring,
-        changes: Changes,
+        queue: RequestQueue,
         derivations: Derivations,
         endings: Endings,
-        recovery: Recovery,
-        waits: Callable[[str], bool],
+        recoveries: Recoveries,
     ) -> None:
+        self._graph = context.graph
+        self._members = context.members
         self._wiring = wiring
-        self._graph = wiring.graph
-        self._members = wiring.members
-        self._changes = changes
+        self._queue = queue
         self._derivations = derivations
         self._endings = endings
-        self._recovery = recovery
-        self._waits = waits
+        self._recoveries = recoveries
 
     def connect(self, channel: Channel) -> Change:
         """Give every port of a channel, and of what is derived from it at the supplier, a flow
@@ -58,7 +54,7 @@ class Placing:
 
     def _is_beside(self, child: Derived) -> bool:
         """Whether a filter runs, or begins, wherever the parent channel has an outlet."""
-        waits = self._waits(child.parent.name) or self._waits(child.name)
+        waits = self._recoveries.waits(child.parent.name) or self._recoveries.waits(child.name)
         return child.at == SUPPLIER and not child.closed and not waits
 
     def _beside(self, child: Derived) -> Change:
@@ -76,10 +72,10 @@ class Placing:
             if self._is_beside(child) and child.stages:  # it runs beside this one, which leaves
                 yield from self._instead(child, reason)
         asked = channel.asked
-        places = [channel.owner, *self._recovery.candidates(channel)]
+        places = [channel.owner, *self._recoveries.candidates(channel)]
         places += [stage.node for stage in channel.stages.values()]
         for node in (*dict.fromkeys(places), None):  # None: before it ends
-            behind = yield from self._changes.catch_up()
+            behind = yield from self._queue.catch_up()
             if not self._is_beside(channel):
                 return  # it ended, or goes on elsewhere
             if behind:  # who was lost has no part in it, and may be why it failed before

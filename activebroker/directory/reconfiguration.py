@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, InvalidFilter, ReconfigurationFailed
-from activebroker.directory.changes import Attempt, Change
 from activebroker.directory.names import channel_named
 from activebroker.directory.parts import Derived, Flow, Next, Outlet
+from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
 from activebroker.matching import union
 from activebroker.protocol.messages import ChangeStage, KeepStage, Reconfigure, ReportSent

@@ -10,14 +10,14 @@ while for one: who has died may come back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from activebroker.directory.changes import Attempt, Change
 from activebroker.directory.checkpoints import Checkpoints
+from activebroker.directory.context import Context
 from activebroker.directory.deaths import Budget, Record, acquit
 from activebroker.directory.parts import Derived, Made, Relay, inputs_of
 from activebroker.directory.recovery import PROOF, Recovery, Refusals, Stages
+from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import ReportSent, Undeploy
 from activebroker.protocol.specs import NOWHERE, Positions
@@ -41,25 +41,22 @@ class Search:
 
 
 class Recoveries:
-    """`set_timer(name, after)` lets `due(name)` be called; None takes that back."""
+    """What goes on later has a timer `recover NAME`."""
 
     def __init__(
         self,
+        context: Context,
         wiring: Wiring,
         checkpoints: Checkpoints,
-        recovery: Recovery,
         budget: Budget,
-        set_timer: Callable[[str, float | None], None],
-        now: Callable[[], float],
     ) -> None:
+        self._context = context
+        self._graph = context.graph
+        self._members = context.members
         self._wiring = wiring
-        self._graph = wiring.graph
-        self._members = wiring.members
         self._checkpoints = checkpoints
-        self._recovery = recovery
+        self._recovery = Recovery(context, wiring)
         self._budget = budget
-        self._set_timer = set_timer
-        self._now = now
         self._records: dict[str, Record] = {}
         self._waiting: dict[str, Search] = {}
 
@@ -67,11 +64,15 @@ class Recoveries:
         """Whether it is to go on, and does not yet."""
         return name in self._waiting
 
+    def candidates(self, made: Made) -> list[str]:
+        """Where it can run, the best place first."""
+        return self._recovery.candidates(made)
+
     def forget(self, name: str) -> None:
         """It has ended."""
         self._records.pop(name, None)
         if self._waiting.pop(name, None) is not None:
-            self._set_timer(name, None)
+            self._context.set_timer("recover", name, None)
 
     def died(self, node: str) -> Change:
         """A process has died: remember what it had, and what that had to do."""
@@ -80,7 +81,7 @@ class Recoveries:
             for each in self._graph.all_made()
             if each.recovers and any(s.node == node for s in each.stages.values())
         ]
-        now = self._now()
+        now = self._context.now
         for each in lost:
             stuck = yield from self._stuck(each)
             self._records.setdefault(each.name, Record()).died(node, now, stuck)
@@ -93,7 +94,7 @@ class Recoveries:
 
         `also`: see `Recovery.recover`.
         """
-        name, now = made.name, self._now()
+        name, now = made.name, self._context.now
         search = self._waiting.pop(name, None) or Search(now)
         search.left = (*search.left, *also)
         relay = isinstance(made, Relay)  # which runs nobody's code
@@ -133,7 +134,7 @@ class Recoveries:
         if place is None:
             return (yield from self._not_now(made, search, places, since))
         if place in self._members:
-            record.placed = self._now()
+            record.placed = self._context.now
             log.info("what makes channel %r goes on at %r", name, place)
         return ""
 
@@ -141,7 +142,7 @@ class Recoveries:
         """None of `places` took it. They are asked again, for a while, unless none can run it."""
         if why := self._recovery.impossible(made):
             return f"it could not go on elsewhere: {why}"
-        refused, lasts = search.refusals, self._now() - since
+        refused, lasts = search.refusals, self._context.now - since
         may_yet = any(not refused.final(self._members.get(each)) for each in places)
         if may_yet and lasts < LONGEST_WAIT:
             yield from self._later(made, search, ONCE_MORE)
@@ -187,7 +188,7 @@ class Recoveries:
             if record is None or each is made or record.placed is None:
                 continue
             blamed = record.by_one_event(inputs_of(each)) >= enough
-            if blamed and self._now() - record.placed < TRIAL:
+            if blamed and self._context.now - record.placed < TRIAL:
                 nodes += [stage.node for stage in each.stages.values()]
         spare = (each for each in nodes if each in self._members and self._recovery.is_spare(each))
         return list(spare)
@@ -198,6 +199,6 @@ class Recoveries:
         search.left = tuple(dict.fromkeys([*search.left, *made.places]))
         self._waiting[made.name] = search
         self._graph.unplace(made)
-        self._set_timer(made.name, after)
+        self._context.set_timer("recover", made.name, after)
         calls = [(node, Undeploy(stage, discard=True)) for node, stage in search.left]
         yield from self._wiring.tidy(calls)

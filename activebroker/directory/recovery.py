@@ -12,11 +12,11 @@ for are there. A relay is a filter that forwards everything.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
-from activebroker.directory.changes import Attempt, Change
+from activebroker.directory.context import Context
 from activebroker.directory.parts import (
     SUPPLIER,
     Derived,
@@ -27,6 +27,7 @@ from activebroker.directory.parts import (
     Stage,
     inputs_of,
 )
+from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import Deploy, OpenFlow, ReleasePort, ReportNode, Undeploy
 from activebroker.protocol.specs import Member, Positions, later
@@ -53,17 +54,14 @@ class Refusals:
 
 
 class Recovery:
-    """Changes of the directory that put lost filters together again.
+    """Changes of the directory that put lost filters together again."""
 
-    `me` keeps the directory. `expel(node)` takes a member for lost.
-    """
-
-    def __init__(self, me: str, wiring: Wiring, expel: Callable[[str], None]) -> None:
-        self._me = me
+    def __init__(self, context: Context, wiring: Wiring) -> None:
+        self._context = context
+        self._me = context.me
+        self._graph = context.graph
+        self._members = context.members
         self._wiring = wiring
-        self._graph = wiring.graph
-        self._members = wiring.members
-        self._expel = expel
 
     def impossible(self, made: Made) -> str:
         """Why it cannot go on, wherever that were; empty if it can."""
@@ -148,7 +146,7 @@ class Recovery:
             if got is not None:
                 received[port.id] = got
             elif port.node in self._members:
-                self._expel(port.node)
+                self._context.outside.expel(port.node)
         for port in ports:  # what was before they began is not for them, or has holes for them
             if port.id in received:
                 began = made.takers.get(port.taker, {})

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import structs
 
-from activebroker.directory.changes import Done
+from activebroker.directory.context import Context, Done
 from activebroker.directory.graph import Graph
 from activebroker.directory.parts import Channel, Root
 from activebroker.directory.stories import Stories
-from activebroker.protocol.messages import CallBody, ReportNode
-from activebroker.protocol.specs import Member
+from activebroker.protocol.messages import ReportNode
 from activebroker.protocol.status import (
     ChannelStatus,
     MemberStatus,
@@ -25,15 +23,9 @@ from activebroker.protocol.status import (
 PATIENCE = 2.0  # seconds for a node to answer; one that does not is shown without counters
 
 
-def report(
-    members: dict[str, Member],
-    graph: Graph,
-    stories: Stories,
-    call: Callable[[str, CallBody, float, Done], None],
-    done: Done,
-    now: float,
-) -> None:
+def report(context: Context, stories: Stories, done: Done) -> None:
     """Ask all nodes for their counters, and tell `done` the whole."""
+    members, graph, now = context.members, context.graph, context.now
     nodes: dict[str, NodeStatus] = {}
     status = Status(
         [MemberStatus(each.name, each.address, each.is_broker) for each in members.values()],
@@ -53,7 +45,7 @@ def report(
         return keep
 
     for name in names:
-        call(name, ReportNode(), PATIENCE, answered(name))
+        context.call(name, ReportNode(), PATIENCE, answered(name))
 
 
 def _channel(channel: Channel, graph: Graph, now: float) -> ChannelStatus:

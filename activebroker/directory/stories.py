@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import asdict
 
 from activebroker.core.errors import ActiveBrokerError, UnknownChannel, suggestion
-from activebroker.directory.changes import Changes, Done
+from activebroker.directory.context import Context, Done
 from activebroker.directory.migration import Migration
-from activebroker.protocol.messages import CallBody, ReportStory
+from activebroker.directory.requests import RequestQueue
+from activebroker.protocol.messages import ReportStory
 from activebroker.protocol.status import EndedMove, MoveStatus
 from derivation.protocol import Finish, Outcome, Party, Plan
 from derivation.story import Step
@@ -38,19 +39,9 @@ class Told:
 
 
 class Stories:
-    """`call(node, body, patience, done)` asks a node for something."""
-
-    def __init__(
-        self,
-        me: Party,
-        changes: Changes,
-        call: Callable[[str, CallBody, float, Done], None],
-        now: Callable[[], float],
-    ) -> None:
-        self._me = me
-        self._changes = changes
-        self._call = call
-        self._now = now
+    def __init__(self, context: Context, queue: RequestQueue) -> None:
+        self._context = context
+        self._queue = queue
         self._ended: deque[Told] = deque(maxlen=KEPT)
         self._outcomes: deque[EndedMove] = deque(maxlen=SHOWN)
 
@@ -66,7 +57,7 @@ class Stories:
         self._ended.append(Told(migration.plan, migration.machine.story(), ended))
 
     def under_way(self) -> list[MoveStatus]:
-        return [self._going(each) for each in self._changes.under_way()]
+        return [self._going(each) for each in self._queue.under_way()]
 
     def last_ended(self) -> list[EndedMove]:
         return list(self._outcomes)
@@ -75,7 +66,7 @@ class Stories:
         """Gather the story of a channel's last derivation from all who had a part in it."""
         going = [
             Told(each.plan, each.machine.story(), self._going(each))
-            for each in self._changes.under_way()
+            for each in self._queue.under_way()
         ]
         told = [each for each in (*self._ended, *going) if each.plan.channel == channel]
         if not told:
@@ -88,7 +79,7 @@ class Stories:
             return
         plan, own, how = told[-1].plan, told[-1].steps, told[-1].how
         began = own[0].at
-        lines = list(_lines(self._me, "initiator", map(Step._asdict, own), -began))
+        lines = list(_lines(self._context.me, "initiator", map(Step._asdict, own), -began))
         silent: dict[Party, str] = {}
         missing = len(plan.involved)
 
@@ -98,7 +89,7 @@ class Stories:
                 if error is not None:
                     silent[party] = str(error)
                 else:
-                    ahead = (asked + self._now()) / 2 - result["now"]
+                    ahead = (asked + self._context.now) / 2 - result["now"]
                     for part in result["parts"]:
                         lines.extend(_lines(party, part["role"], part["steps"], ahead - began))
                 missing -= 1
@@ -110,7 +101,7 @@ class Stories:
 
         for party in plan.involved:
             body = ReportStory(plan.derivation)
-            self._call(party, body, PATIENCE, answered(party, self._now()))
+            self._context.call(party, body, PATIENCE, answered(party, self._context.now))
 
     def _going(self, migration: Migration) -> MoveStatus:
         machine = migration.machine
@@ -124,7 +115,7 @@ class Stories:
             plan.channel,
             list(plan.origins or [swap.source for swap in plan.swaps]),
             list(plan.destinations),
-            self._now() - migration.machine.story()[0].at,
+            self._context.now - migration.machine.story()[0].at,
         )
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from activebroker.core.errors import ActiveBrokerError, Unreachable
-from activebroker.directory.changes import PATIENCE, Attempt, Calls, Change, Done
-from activebroker.directory.graph import Graph
+from activebroker.directory.context import Context
 from activebroker.directory.parts import Channel, Derived, Flow, Stage
+from activebroker.directory.requests import Attempt, Calls, Change
 from activebroker.protocol.messages import (
-    Body,
     CallBody,
     CloseFlow,
     Deploy,
@@ -20,26 +19,16 @@ from activebroker.protocol.messages import (
     SetPredicate,
     Undeploy,
 )
-from activebroker.protocol.specs import Member, Positions, later
+from activebroker.protocol.specs import Positions, later
 
 
 class Wiring:
-    """The picture (`graph` and `members`) and the nodes: changes, or calls for changes to make.
+    """The picture and the nodes: changes, or calls for changes to make."""
 
-    `call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        members: dict[str, Member],
-        call: Callable[[str, CallBody, float, Done], None],
-        tell: Callable[[str, Body], None],
-    ) -> None:
-        self.graph = graph
-        self.members = members
-        self.call = call
-        self.tell = tell
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.graph = context.graph
+        self.members = context.members
 
     def tidy(self, calls: Iterable[tuple[str, CallBody]]) -> Change:
         """Take things down. Where a node is gone, or goes meanwhile, they are down already.
@@ -48,17 +37,12 @@ class Wiring:
         """
         return (yield Attempt([(node, body) for node, body in calls if node in self.members]))
 
-    def ask(self, node: str, body: CallBody) -> None:
-        """Ask for something that nobody waits for."""
-        if node in self.members:
-            self.call(node, body, PATIENCE, lambda result, error: None)
-
     def greet(self, pairs: list[tuple[str, str]]) -> None:
         """Let those that cannot be dialled dial those that will send to them."""
         for source, target in pairs:
             member = self.members.get(target)
             if source != target and member is not None and member.address is None:
-                self.tell(target, Greet(source))
+                self._context.tell(target, Greet(source))
 
     def expect(self, flows: Iterable[Flow]) -> None:
         """Give the ports' nodes notice of new flows, before anything else that concerns them."""
@@ -66,7 +50,7 @@ class Wiring:
             both = flow.outlet.node in self.members and flow.port.node in self.members
             if flow.crosses and both:
                 source = self.graph.relay_at(flow.outlet) or flow.channel
-                self.tell(flow.port.node, ExpectFlow(flow.spec(), source.recovers))
+                self._context.tell(flow.port.node, ExpectFlow(flow.spec(), source.recovers))
 
     def check(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Raise Unreachable where of two nodes neither can be dialled."""

@@ -18,10 +18,9 @@ from activebroker.core.errors import (
     Unreachable,
     flatten,
 )
-from activebroker.directory.changes import Done
+from activebroker.directory.context import Done, Outside
 from activebroker.directory.deaths import Budget
 from activebroker.directory.directory import Directory
-from activebroker.directory.migration import Migration
 from activebroker.events import EventType, TypeRegistry, describe
 from activebroker.matching import Parcel
 from activebroker.node.context import Context
@@ -143,17 +142,15 @@ class Node:
         )
         self.directory: Directory | None = None
         if directory == me.name:
-            self.directory = Directory(
-                me,
-                self._call,
-                self._tell,
-                self._set_move_deadline,
-                self._set_timer,
-                lambda: context.now,
-                self._lose,
-                self.peers.incarnation,
-                budget,
+            outside = Outside(
+                call=self._call,
+                tell=self._tell,
+                expel=self._lose,
+                incarnation=self.peers.incarnation,
+                set_timer=self._set_timer,
+                now=lambda: context.now,
             )
+            self.directory = Directory(me, outside, budget)
 
     def handle(self, input: Input, now: float) -> list[Effect]:
         """Take one input at `now` (seconds, of any monotonic clock); return effects in order.
@@ -278,8 +275,8 @@ class Node:
                 self._context.effects.append(CancelTimer(f"call {call_id}"))
                 self._calls.answered(source, call_id, result, error)
             case Prepared() | Refused() | Started():
-                if (move := self._migration(body.derivation)) is not None:
-                    move.receive(body)
+                if self.directory is not None:
+                    self.directory.answered(body)
             case MembersChanged() | ExpectFlow() | Greet() if source != self._context.directory:
                 raise ProtocolError(f"{source!r} sent {body!r}, which only the directory says.")
             case MembersChanged(members):
@@ -318,7 +315,7 @@ class Node:
             elif self._local:
                 body, buffers = self._local.popleft()
                 self._receive(self.name, body, buffers)
-            else:
+            elif self.directory is None or not self.directory.settle():
                 break
         self.outlets.send_events()
 
@@ -406,9 +403,6 @@ class Node:
                 self._tick()
             case "call":
                 self._calls.expired(int(number))
-            case "move":
-                if (move := self._migration(int(number))) is not None:
-                    move.deadline_passed()
             case "idle":
                 self.stages.idle(int(number))
             case "awaited":
@@ -525,13 +519,6 @@ class Node:
     def active(self) -> bool:
         """Whether time brings something about, also where there is no peer."""
         return bool(self.ports.settling) or self.stages.active
-
-    def _migration(self, derivation: int) -> Migration | None:
-        """The derivation that this node initiates, if it is this one and under way."""
-        return None if self.directory is None else self.directory.migration(derivation)
-
-    def _set_move_deadline(self, derivation: int, at: float | None) -> None:
-        self._set_timer(f"move {derivation}", None if at is None else at - self._context.now)
 
     def _set_timer(self, key: str, after: float | None) -> None:
         self._context.effects.append(CancelTimer(key) if after is None else SetTimer(key, after))

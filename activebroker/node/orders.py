@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from activebroker.core.errors import PayloadRefused
-from activebroker.directory.changes import Done
+from activebroker.directory.context import Done
 from activebroker.filters import Failure
 from activebroker.node.counters import counters
 from activebroker.node.dataplane.outlets import Outlets

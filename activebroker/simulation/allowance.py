@@ -11,7 +11,7 @@ from activebroker.core.errors import (
     Unreachable,
     flatten,
 )
-from activebroker.directory.changes import PATIENCE
+from activebroker.directory.context import PATIENCE
 from activebroker.node.dataplane.port import LOST
 from activebroker.simulation import edge
 from activebroker.simulation.reference import Deadly

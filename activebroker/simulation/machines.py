@@ -22,12 +22,12 @@ def machines(node: Node) -> dict[Key, Machine]:
         moves._origins
         or moves._destinations
         or moves._sources
-        or (directory is not None and directory._changes._migrations)
+        or (directory is not None and directory.migrations)
     ):
         return {}
     found: dict[Key, Machine] = {}
     if directory is not None:
-        for derivation, migration in directory._changes._migrations.items():
+        for derivation, migration in directory.migrations.items():
             found["initiator", derivation, 0] = migration.machine
     for (derivation, outlet), source in moves._sources.items():
         found["source", derivation, outlet] = source
@@ -41,13 +41,13 @@ def machines(node: Node) -> dict[Key, Machine]:
 def plans(node: Node) -> Iterator[Plan]:
     """The plans of the derivations that this node initiates and that have not ended."""
     if node.directory is not None:
-        for migration in node.directory._changes._migrations.values():
+        for migration in node.directory.migrations.values():
             yield migration.plan
 
 
 def migration(node: Node, derivation: int) -> Migration | None:
     """A derivation that this node initiates and that has not ended."""
-    return None if node.directory is None else node.directory.migration(derivation)
+    return None if node.directory is None else node.directory.migrations.get(derivation)
 
 
 def idle_ticks(node: Node, now: float) -> int:

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from activebroker.directory.deaths import Record
-from activebroker.directory.directory import Directory
 from activebroker.directory.endings import Endings
 from activebroker.directory.leases import Leases
+from activebroker.directory.membership import Membership
 from activebroker.directory.parts import Channel, Derived
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.recovery import Recovery
@@ -499,11 +499,11 @@ def _(original: Original) -> Original:
 # --- names, leases, and what recovery may cost ----------------------------------------------------
 
 
-@plant("who answers loses its name", Directory, "_prove")
+@plant("who answers loses its name", Membership, "prove")
 def _(original: Original) -> Original:
-    def prove(self: Directory, name: str, then: Any) -> None:
-        if name in self.members and name != self._me:
-            self._expel(name)
+    def prove(self: Membership, name: str, then: Any) -> None:
+        if name in self._members and name != self._me:
+            self._outside.expel(name)
         original(self, name, then)
 
     return prove
@@ -514,9 +514,9 @@ def _(original: Original) -> Original:
     return lambda self, channel: False
 
 
-@plant("leases do not run out", Leases, "run_out")
+@plant("leases do not run out", Leases, "has_run_out")
 def _(original: Original) -> Original:
-    return lambda self, name: None
+    return lambda self, channel: ""
 
 
 @plant("recovery has no budget", Record, "spent")

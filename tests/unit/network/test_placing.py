@@ -153,9 +153,9 @@ def test_who_dies_while_a_filter_moves_from_its_suppliers_keeps_it_from_no_place
     scene.settle()
     scene.net.refusing.add("dallas")
     opened = scene.begin("dallas", OpenSupplier("x", "C", "dallas"))
-    scene.net.run_until(lambda: bool(scene.directory._changes.under_way()))
+    scene.net.run_until(lambda: bool(scene.directory.migrations))
     scene.net.kill(dead)
-    scene.directory._expel(dead)
+    scene.directory._context.outside.expel(dead)
     scene.net.run_for(FOUND_LOST)
     assert opened.done or dead == "dallas"
     for source in sources:
@@ -189,7 +189,7 @@ def test_a_derivation_is_refused_when_what_it_is_derived_from_ends_meanwhile(sce
     scene.net.run_until(lambda: below in channels)
     scene.net.run_until(lambda: scene.places(below) == ["west"])  # where it may go instead
     scene.net.kill("atlanta")
-    scene.directory._expel("atlanta")
+    scene.directory._context.outside.expel("atlanta")
     scene.net.run_until(lambda: answer.done)
     assert isinstance(answer.error, Unreachable)
     assert str(answer.error).startswith(f"'atlanta', which ran the filter of channel {DERIVED!r}")

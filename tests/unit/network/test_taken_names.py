@@ -126,7 +126,7 @@ def test_who_waits_for_its_turn_to_join_bears_its_name_already(scene: Scene, ans
         claim(scene, "west")
         scene.net.run_for(15.0)
         assert "west" not in scene.directory.members
-    assert scene.directory._joining == {}
+    assert scene.directory._membership._joining == {}
 
 
 def test_whose_process_has_ended_is_lost_at_once_and_what_waits_for_it_goes_on(

@@ -1,4 +1,4 @@
-"""Carries out changes of the fabric, one at a time, in the order in which they were asked for.
+"""The queue of requests: changes of the fabric, one at a time, in the order of their requests.
 
 A change is a generator: it yields calls to nodes (or an attempt at some) and is resumed with their
 answers, or a migration and is resumed with its outcome; so it reads in the order in which it
@@ -15,14 +15,15 @@ from functools import partial
 from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
-from activebroker.directory.migration import Migration
-from activebroker.protocol.messages import Body, CallBody
-from derivation.protocol import Finish, Outcome
+from activebroker.directory.context import PATIENCE, Context, Done
+from activebroker.directory.migration import Input, Migration
+from activebroker.protocol.messages import CallBody
+from derivation.initiator import Begun, DeadlinePassed, GivenUp
+from derivation.protocol import Finish, Outcome, PartyLost, Prepared, Refused, Started
 
 log = logging.getLogger(__name__)
 
 Calls = list[tuple[str, CallBody]]
-PATIENCE = 10.0  # seconds that a node may take to carry out a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,6 @@ class Attempt:
 
 
 Change = Generator[Calls | Attempt | Migration, Any, Any]
-Done = Callable[[Any, ActiveBrokerError | None], None]
 Obstacle = Callable[[], str | None]
 
 
@@ -51,36 +51,35 @@ class Waiting:
     held_since: float | None = None
 
 
-class Changes:
-    """`call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it.
+@dataclass(frozen=True, slots=True)
+class ChangeEnded:
+    """The picture of the fabric may be another."""
 
-    `ended(migration, finish)` is called when a migration ends, `ended_late` with the same
-    besides when its change was told before that it is overdue. `changed()` is called after each
-    change.
-    """
 
-    def __init__(
-        self,
-        call: Callable[[str, CallBody, float, Done], None],
-        tell: Callable[[str, Body], None],
-        set_deadline: Callable[[int, float | None], None],
-        now: Callable[[], float],
-        ended: Callable[[Migration, Finish], None],
-        ended_late: Callable[[Migration, Finish], None],
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._call = call
-        self._tell = tell
-        self._set_deadline = set_deadline
-        self._now = now
-        self._ended = ended
-        self._ended_late = ended_late
-        self._changed = changed
+@dataclass(frozen=True, slots=True)
+class MigrationEnded:
+    """`late`: its change had gone on before, when it was overdue."""
+
+    migration: Migration
+    finish: Finish
+    late: bool
+
+
+Fact = ChangeEnded | MigrationEnded
+
+
+class RequestQueue:
+    """`facts` are what others have to learn of what has come to pass: they take them, and call
+    `go_on`. `migrations` are those that have not ended, by derivation."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.facts: deque[Fact] = deque()
         self._happened: deque[Change] = deque()
         self._queue: deque[Waiting] = deque()
         self._busy = False
-        self._migration: Migration | None = None  # that the current change waits for
-        self._migrations: dict[int, Migration] = {}  # with those that are overdue
+        self.migrations: dict[int, Migration] = {}  # with those that are overdue
+        self._awaited: tuple[Migration, Done] | None = None  # for which the current change waits
 
     def submit(
         self,
@@ -112,29 +111,39 @@ class Changes:
 
     def lost(self, node: str) -> None:
         """A member fell silent: tell the migrations in which it has a part."""
-        for migration in list(self._migrations.values()):
-            migration.lost(node)
+        for migration in list(self.migrations.values()):
+            if node in migration.plan.involved:
+                self._handle(migration, PartyLost(node))
 
-    def migration(self, derivation: int) -> Migration | None:
-        """A third-party derivation that has not ended."""
-        return self._migrations.get(derivation)
+    def move_on(
+        self, derivation: int, input: Prepared | Refused | Started | DeadlinePassed
+    ) -> None:
+        """A message for a migration, or the time for which it has waited."""
+        if (migration := self.migrations.get(derivation)) is not None:
+            self._handle(migration, input)
+
+    def give_up(self, migration: Migration, reason: str) -> None:
+        """What a migration moves cannot wait for it any more: it fails."""
+        self._handle(migration, GivenUp(reason))
 
     def migration_of(self, name: str) -> Migration | None:
         """The derivation of a channel, or of a relay, that is under way, if one is."""
-        mine = (each for each in self._migrations.values() if each.channel.name == name)
+        mine = (each for each in self.migrations.values() if each.channel.name == name)
         return next(mine, None)
 
     def under_way(self) -> list[Migration]:
         """The migrations that have not ended."""
-        return list(self._migrations.values())
+        return list(self.migrations.values())
 
     def overdue(self) -> list[Migration]:
         """The migrations that go on behind the change that began them."""
-        return [each for each in self._migrations.values() if each is not self._migration]
+        awaited = None if self._awaited is None else self._awaited[0]
+        return [each for each in self.migrations.values() if each is not awaited]
 
     def go_on(self) -> None:
-        """Carry out the next change whose way is clear."""
-        if self._busy:
+        """Carry out the next change whose way is clear, unless the facts are still to be learned:
+        what is done about them comes first."""
+        if self._busy or self.facts:
             return
         if self._happened:
             self._begin(self._happened.popleft(), lambda result, error: None)
@@ -145,7 +154,7 @@ class Changes:
                 self._begin(waiting.change, waiting.done)
                 return
             if waiting.held_since is None:
-                waiting.held_since = self._now()
+                waiting.held_since = self._context.now
 
     def _begin(self, change: Change, done: Done) -> None:
         self._busy = True
@@ -159,7 +168,7 @@ class Changes:
             since, obstacle = waiting.held_since, waiting.obstacle()
             if obstacle is None:
                 waiting.held_since = None
-            elif since is not None and since + waiting.patience < self._now():
+            elif since is not None and since + waiting.patience < self._context.now:
                 self._queue.remove(waiting)
                 waiting.change.close()
                 waiting.done(None, DeadlineExceeded(f"{obstacle}, for more than {PATIENCE:g} s."))
@@ -181,9 +190,9 @@ class Changes:
             then = partial(self._resume, change, done)
             match step:
                 case Migration():
-                    self._migration = self._migrations[step.plan.derivation] = step
-                    ended = partial(self._migrated, then)
-                    step.begin(self._tell, self._set_deadline, ended, self._now)
+                    self.migrations[step.plan.derivation] = step
+                    self._awaited = step, then
+                    self._handle(step, Begun())
                 case Attempt(calls, patience):
                     self._ask(calls, patience, (Unreachable, DeadlineExceeded), then)
                 case calls:
@@ -191,7 +200,7 @@ class Changes:
 
     def _end(self, done: Done, result: Any, error: ActiveBrokerError | None) -> None:
         self._busy = False
-        self._changed()
+        self.facts.append(ChangeEnded())
         done(result, error)
         self.go_on()
 
@@ -219,16 +228,18 @@ class Changes:
             return keep
 
         for index, (node, body) in enumerate(calls):
-            self._call(node, body, patience, answered(index))
+            self._context.call(node, body, patience, answered(index))
 
-    def _migrated(self, then: Done, migration: Migration, finish: Finish) -> None:
+    def _handle(self, migration: Migration, input: Input) -> None:
+        finish = migration.handle(input, self._context)
+        if finish is None:
+            return
         over = finish.outcome is not Outcome.OVERDUE
+        late = self._awaited is None or self._awaited[0] is not migration
         if over:
-            del self._migrations[migration.plan.derivation]
-            self._ended(migration, finish)
-        if migration is self._migration:
-            self._migration = None
+            del self.migrations[migration.plan.derivation]
+            self.facts.append(MigrationEnded(migration, finish, late))
+        if self._awaited is not None and not late:
+            (_, then), self._awaited = self._awaited, None
             then(finish, None)
-        elif over:
-            self._ended_late(migration, finish)
         self.go_on()

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from outside_for_tests import Fabric
 
 from activebroker.core.errors import (
     ActiveBrokerError,
@@ -13,38 +14,22 @@ from activebroker.core.errors import (
     MoveFailed,
     Unreachable,
 )
-from activebroker.directory.changes import PATIENCE, Attempt, Change, Changes, Done
-from activebroker.directory.migration import Migration
-from activebroker.protocol.messages import Body, CallBody, ReportNode
+from activebroker.directory.context import PATIENCE, Done
+from activebroker.directory.requests import Attempt, Change, RequestQueue
+from activebroker.protocol.messages import ReportNode
 
 CALL = ReportNode()
 
 
 class Bench:
-    """Changes, the calls they make, and what came of them."""
+    """The queue, the calls that its changes make, and what came of them."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, Done]] = []
+        self.fabric = Fabric()
+        self.queue = RequestQueue(self.fabric.context)
         self.log: list[str] = []
         self.ends: dict[str, Any] = {}
-        self.time = 0.0
-        self.changes = Changes(
-            self._call, self._tell, self._deadline, lambda: self.time, self._late, self._late
-        )
         self.in_the_way: str | None = "x is still moving"
-
-    def _call(self, node: str, body: CallBody, patience: float, done: Done) -> None:
-        self.log.append(f"call {node}")
-        self.calls.append((node, done))
-
-    def _tell(self, node: str, body: Body) -> None:
-        raise NotImplementedError
-
-    def _deadline(self, derivation: int, at: float | None) -> None:
-        raise NotImplementedError
-
-    def _late(self, migration: Migration, reason: str) -> None:
-        raise NotImplementedError
 
     def change(self, name: str, *nodes: str) -> Change:
         """A change that calls one node after the other."""
@@ -53,6 +38,7 @@ class Bench:
             self.log.append(f"begin {name}")
             answers = []
             for node in nodes:
+                self.log.append(f"call {node}")
                 answers += yield [(node, CALL)]
             self.log.append(f"end {name}")
             return answers
@@ -60,11 +46,9 @@ class Bench:
         return carry_out()
 
     def submit(self, name: str, *nodes: str, waits: bool = False) -> None:
-        change = self.change(name, *nodes)
-        if waits:
-            self.changes.submit(change, self._done(name), lambda: self.in_the_way)
-        else:
-            self.changes.submit(change, self._done(name))
+        change, obstacle = self.change(name, *nodes), lambda: self.in_the_way if waits else None
+        self.queue.submit(change, self._done(name), obstacle)
+        self.settle()
 
     def _done(self, name: str) -> Done:
         def done(result: Any, error: ActiveBrokerError | None) -> None:
@@ -74,9 +58,30 @@ class Bench:
         return done
 
     def answer(self, result: Any = None, error: ActiveBrokerError | None = None) -> None:
-        """Answer the oldest call."""
-        _, done = self.calls.pop(0)
-        done(result, error)
+        self.fabric.answer(result, error)
+        self.settle()
+
+    def settle(self) -> None:
+        """As the directory does after each input."""
+        while self.queue.facts:
+            self.queue.facts.clear()
+            self.queue.go_on()
+
+    def submit_alone(self, change: Change, name: str) -> None:
+        self.queue.submit(change, self._done(name))
+        self.settle()
+
+    def happens(self, change: Change) -> None:
+        self.queue.submit_first(change)
+        self.settle()
+
+    def go_on(self) -> None:
+        self.queue.go_on()
+        self.settle()
+
+    def expire(self) -> None:
+        self.queue.expire()
+        self.settle()
 
 
 @pytest.fixture
@@ -85,12 +90,12 @@ def bench() -> Bench:
 
 
 def test_one_change_after_the_other(bench: Bench) -> None:
-    bench.submit("first", "a", "b")
+    bench.submit("first", "a", "c")
     bench.submit("second")
     assert bench.log == ["begin first", "call a"]
     bench.answer(1)
     bench.answer(2)
-    assert bench.log[2:4] == ["call b", "end first"]
+    assert bench.log[2:4] == ["call c", "end first"]
     assert bench.log[4:] == ["done first", "begin second", "end second", "done second"]
     assert bench.ends == {"first": [1, 2], "second": []}
 
@@ -98,7 +103,7 @@ def test_one_change_after_the_other(bench: Bench) -> None:
 def test_what_has_happened_goes_before_what_is_only_asked_for(bench: Bench) -> None:
     bench.submit("first", "a")
     bench.submit("second")
-    bench.changes.submit_first(bench.change("loss"))
+    bench.happens(bench.change("loss"))
     bench.answer()
     begun = [line for line in bench.log if line.startswith("begin")]
     assert begun == ["begin first", "begin loss", "begin second"]
@@ -107,20 +112,21 @@ def test_what_has_happened_goes_before_what_is_only_asked_for(bench: Bench) -> N
 def test_what_has_happened_since_a_change_began_comes_into_it(bench: Bench) -> None:
     def looks() -> Change:
         behind = []
-        for node in "ab":
+        for node in "ac":
+            bench.log.append(f"call {node}")
             yield [(node, CALL)]
-            behind.append((yield from bench.changes.catch_up()))
+            behind.append((yield from bench.queue.catch_up()))
         return behind
 
-    bench.changes.submit(looks(), bench._done("first"))
+    bench.submit_alone(looks(), "first")
     bench.submit("second")
-    bench.changes.submit_first(bench.change("loss", "c"))
+    bench.happens(bench.change("loss", "b1"))
     bench.answer()
-    assert bench.log == ["call a", "begin loss", "call c"]
+    assert bench.log == ["call a", "begin loss", "call b1"]
     bench.answer()
     bench.answer()
     assert bench.ends == {"first": [True, False], "second": []}
-    assert bench.log[3:5] == ["end loss", "call b"], "and it comes once"
+    assert bench.log[3:5] == ["end loss", "call c"], "and it comes once"
 
 
 def test_a_change_whose_way_is_not_clear_lets_others_pass(bench: Bench) -> None:
@@ -129,7 +135,7 @@ def test_a_change_whose_way_is_not_clear_lets_others_pass(bench: Bench) -> None:
     bench.submit("passes")
     assert list(bench.ends) == ["passes"]
     bench.in_the_way = None
-    bench.changes.go_on()
+    bench.go_on()
     assert list(bench.ends) == ["passes", "waits", "waits too"], "in the order they were asked for"
 
 
@@ -144,35 +150,35 @@ def test_an_obstacle_that_comes_while_it_waits_its_turn_counts(bench: Bench) -> 
 
 def test_who_has_waited_too_long_is_told_for_what(bench: Bench) -> None:
     bench.submit("waits", waits=True)
-    bench.time = PATIENCE
-    bench.changes.expire()
+    bench.fabric.time = PATIENCE
+    bench.expire()
     assert bench.ends == {}
-    bench.time = PATIENCE + 1
+    bench.fabric.time = PATIENCE + 1
     bench.submit("later", waits=True)
-    bench.changes.expire()
+    bench.expire()
     assert list(bench.ends) == ["waits"]
     assert isinstance(bench.ends["waits"], DeadlineExceeded)
     assert str(bench.ends["waits"]) == "x is still moving, for more than 10 s."
     assert "begin waits" not in bench.log
     bench.in_the_way = None
-    bench.changes.go_on()
+    bench.go_on()
     assert bench.ends["later"] == []
 
 
 def test_the_time_behind_others_does_not_count(bench: Bench) -> None:
     bench.submit("first", "a")
     bench.submit("second", waits=True)
-    bench.time = PATIENCE + 1
-    bench.changes.expire()
+    bench.fabric.time = PATIENCE + 1
+    bench.expire()
     assert bench.ends == {}, "its turn has not come"
     bench.answer()
-    bench.time += PATIENCE
-    bench.changes.expire()
+    bench.fabric.time += PATIENCE
+    bench.expire()
     bench.in_the_way = None
-    bench.changes.expire()  # for a moment its way is clear, though nobody looks
+    bench.expire()  # for a moment its way is clear, though nobody looks
     bench.in_the_way = "x is moving again"
-    bench.time += 1
-    bench.changes.expire()
+    bench.fabric.time += 1
+    bench.expire()
     assert list(bench.ends) == ["first"]
 
 
@@ -180,8 +186,8 @@ def test_behind_a_change_that_takes_long_nobody_is_refused(bench: Bench) -> None
     bench.in_the_way = None
     bench.submit("long", "a")
     bench.submit("waits", waits=True)
-    bench.time = PATIENCE + 1
-    bench.changes.expire()
+    bench.fabric.time = PATIENCE + 1
+    bench.expire()
     assert bench.ends == {}
     bench.answer()
     assert list(bench.ends) == ["long", "waits"]
@@ -189,18 +195,18 @@ def test_behind_a_change_that_takes_long_nobody_is_refused(bench: Bench) -> None
 
 def test_what_has_happened_never_expires(bench: Bench) -> None:
     bench.submit("first", "a")
-    bench.changes.submit_first(bench.change("loss"))
-    bench.time = 1e9
-    bench.changes.expire()
+    bench.happens(bench.change("loss"))
+    bench.fabric.time = 1e9
+    bench.expire()
     bench.answer()
     assert "end loss" in bench.log
 
 
 def test_an_error_of_a_node_ends_the_change_when_all_have_answered(bench: Bench) -> None:
     def change() -> Change:
-        yield [("a", CALL), ("b", CALL)]
+        yield [("a", CALL), ("b1", CALL)]
 
-    bench.changes.submit(change(), bench._done("first"))
+    bench.submit_alone(change(), "first")
     error = Unreachable("a is gone")
     bench.answer(error=error)
     assert bench.ends == {}
@@ -210,9 +216,9 @@ def test_an_error_of_a_node_ends_the_change_when_all_have_answered(bench: Bench)
 
 def test_an_attempt_has_no_answer_of_who_is_gone(bench: Bench) -> None:
     def change() -> Change:
-        return (yield Attempt([("a", CALL), ("b", CALL), ("c", CALL)]))
+        return (yield Attempt([("a", CALL), ("b1", CALL), ("c", CALL)]))
 
-    bench.changes.submit(change(), bench._done("first"))
+    bench.submit_alone(change(), "first")
     bench.answer(error=Unreachable("a is gone"))
     bench.answer(2)
     bench.answer(error=DeadlineExceeded("c did not answer"))
@@ -221,9 +227,9 @@ def test_an_attempt_has_no_answer_of_who_is_gone(bench: Bench) -> None:
 
 def test_an_attempt_does_not_hide_other_errors(bench: Bench) -> None:
     def change() -> Change:
-        return (yield Attempt([("a", CALL), ("b", CALL)]))
+        return (yield Attempt([("a", CALL), ("b1", CALL)]))
 
-    bench.changes.submit(change(), bench._done("first"))
+    bench.submit_alone(change(), "first")
     bench.answer(error=Unreachable("a is gone"))
     error = MoveFailed("no")
     bench.answer(error=error)
@@ -238,7 +244,7 @@ def test_a_fault_of_the_directory_is_told_and_the_others_are_served(
         raise KeyError("planted")
 
     with caplog.at_level(logging.ERROR, "activebroker.directory"):  # which a simulation hushes
-        bench.changes.submit(broken(), bench._done("broken"))
+        bench.submit_alone(broken(), "broken")
         bench.submit("next")
     assert type(bench.ends["broken"]) is ActiveBrokerError
     assert "planted" in str(bench.ends["broken"]) and "planted" in caplog.text
