@@ -91,7 +91,8 @@ class Ports:
         """The user took a batch from a subscription."""
         port = self._plane.ports.get(port_id)
         if port is not None and (flow := port.flows.get(flow_id)) is not None:
-            self.give_back(flow, nbytes)
+            flow.consumed += nbytes
+            self.give_back(flow)
 
     def lost(self, peer: str, unopened: bool = False) -> None:
         """A node is gone: end what came from it. `unopened`: it has a successor already, and only
@@ -141,9 +142,8 @@ class Ports:
         """Let a flow begin once more."""
         self._plane.tell(flow.source, FlowRewound(flow.id, flow.outlet, dict(since)))
 
-    def give_back(self, flow: InFlow, nbytes: int) -> None:
-        """So much of a flow was consumed: its source may send more."""
-        flow.consumed += nbytes
+    def give_back(self, flow: InFlow) -> None:
+        """Something of a flow was consumed: its source may send more, if it was enough."""
         if flow.consumed < CREDIT_STEP:
             return
         nbytes, flow.consumed = flow.consumed, 0
@@ -226,7 +226,8 @@ class Ports:
 
     def _pass(self, port: Port, free: list[tuple[InFlow, Item]]) -> None:
         for flow, nbytes in port.take_repeated():
-            self.give_back(flow, nbytes)
+            flow.consumed += nbytes
+            self.give_back(flow)
         stage = self._plane.stages.get(port.id)
         if stage is not None:
             stage.put(free)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from msgspec import structs
 
@@ -37,18 +37,7 @@ Item = Parcel | StreamEnded
 
 
 class Stage:
-    """`consumed(flow, nbytes)` gives credit back; a flow of None is the buffer of a hand-over.
-    `beside()` are the suppliers at this node: of others, a filter at its suppliers gets nothing.
-    """
-
-    def __init__(
-        self,
-        spec: StageSpec,
-        port: Port,
-        outlet: Outlet,
-        consumed: Callable[[InFlow, int], None],
-        beside: Callable[[], Collection[str]],
-    ) -> None:
+    def __init__(self, spec: StageSpec, port: Port, outlet: Outlet) -> None:
         self.spec = spec
         self.port = port
         self.outlet = outlet
@@ -58,9 +47,8 @@ class Stage:
         self.taken_events = 0
         self.python_events = 0
         self.cpu_seconds = 0.0
-        self._inbox: deque[tuple[InFlow | None, Item]] = deque()
-        self._consumed = consumed
-        self._beside = beside
+        self._inbox: deque[tuple[InFlow | None, Item]] = deque()  # None: a hand-over's buffer
+        self._consumed: dict[int, InFlow] = {}  # the flows of which something was
         self._captures = False  # a move waits for its state
         self._then = Then.GO_ON
         self._quiet = False  # nothing has arrived since the idle timer was set
@@ -136,8 +124,19 @@ class Stage:
         if self.state is StageState.LOADING:
             self._enter(StageState.IDLE)
 
-    def pump(self) -> Effect | None:
-        """Go on as far as possible; return what the driver has to do, if anything."""
+    def take_consumed(self) -> Collection[InFlow]:
+        """The flows of which something was consumed since this was asked."""
+        if not self._consumed:
+            return ()
+        consumed, self._consumed = self._consumed, {}
+        return consumed.values()
+
+    def pump(self, beside: Collection[str] = ()) -> Effect | None:
+        """Go on as far as possible; return what the driver has to do, if anything.
+
+        `beside` are the suppliers at this node: of others, a filter at its suppliers gets nothing.
+        It is asked for by a change of the filter only.
+        """
         if self.state is StageState.LOADING or self.state in BUSY:
             return None
         if self._captures:
@@ -157,7 +156,7 @@ class Stage:
                 self._enter(StageState.SNAPSHOTTING)
                 return SnapshotStage(self.spec.id)
             self.saving.taken({})
-        while (change := self._change()) is None and self._next() and self.outlet.ready:
+        while (change := self._change(beside)) is None and self._next() and self.outlet.ready:
             flow, item = self._inbox[0]
             if not self._passes(item):
                 return self._work()
@@ -247,12 +246,12 @@ class Stage:
             self.changing = None
         return self.changing is None and self._last_change != change
 
-    def _change(self) -> Effect | None:
+    def _change(self, beside: Collection[str]) -> Effect | None:
         """What the driver has to do for a change of the filter whose time has come."""
         changing = self.changing
         if changing is None or (self.saving.recovers and not self.saving.possible):
             return None
-        coming = None if self.saving.recovers else self._beside()
+        coming = None if self.saving.recovers else beside
         if self.outlet.repeats(coming):  # with other parameters it would be something else
             return None
         if not changing.due(self.saving.inputs, self.port.flows, self._inbox):
@@ -427,7 +426,8 @@ class Stage:
 
     def _give_back(self, flow: InFlow | None, parcel: Parcel) -> None:
         if flow is not None:
-            self._consumed(flow, parcel.nbytes)
+            flow.consumed += parcel.nbytes
+            self._consumed[flow.id] = flow
 
 
 def _size(item: Item) -> int:

@@ -49,7 +49,7 @@ class Stages:
             port.came = dict(self.filtered.get(spec.channel, {}))
         outlet = self._outlets.open(spec.id, spec.channel, None, numbers=spec.envelope is not None)
         self._plane.ports[spec.id] = port
-        stage = Stage(spec, port, outlet, self._ports.give_back, self._suppliers)
+        stage = Stage(spec, port, outlet)
         self._plane.stages[spec.id] = stage
         return stage
 
@@ -166,8 +166,11 @@ class Stages:
     # --- inside -------------------------------------------------------------------------------
 
     def _pump(self, stage: Stage) -> None:
-        if (work := stage.pump()) is not None:
+        beside = () if stage.changing is None else self._suppliers()
+        if (work := stage.pump(beside)) is not None:
             self._ask_driver(work)
+        for flow in stage.take_consumed():
+            self._ports.give_back(flow)
         if (checkpoint := stage.saving.to_send()) is not None:
             change = stage.saving.change
             taken = CheckpointTaken(stage.spec.makes, stage.spec.id, checkpoint, change)

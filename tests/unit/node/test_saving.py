@@ -10,7 +10,7 @@ from parcels_for_tests import envelope, parcel
 from activebroker.filters import RunResult
 from activebroker.matching import Parcel
 from activebroker.node.dataplane.outlet import OutFlow, Outlet
-from activebroker.node.dataplane.port import InFlow, Port
+from activebroker.node.dataplane.port import Port
 from activebroker.node.dataplane.saving import CHECKPOINT_BYTES, CHECKPOINT_TICKS, SavingState
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.effects import RunStage, SnapshotStage
@@ -30,16 +30,13 @@ class Bench:
         spec = StageSpec(1, "late", "python", envelope(exact), "owner", recovers, checkpoint)
         self.port = Port(1)
         self.outlet = Outlet(1, "late", None, self._carry, numbers=True)
-        self.stage = Stage(spec, self.port, self.outlet, self._consume, set)
+        self.stage = Stage(spec, self.port, self.outlet)
         self.saving = self.stage.saving
         self.stage.start()
         self.outlet.open(FlowSpec(20, 1, "here", 9, "there", taker="port 9"))
         self.port.opened(10, SOURCE[0], SOURCE[1], (), taker=SOURCE[2])
 
     def _carry(self, flow: OutFlow, item: Any) -> None:
-        pass
-
-    def _consume(self, flow: InFlow, nbytes: int) -> None:
         pass
 
     def put(self, *items: Parcel | StreamEnded) -> None:

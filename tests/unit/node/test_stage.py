@@ -10,7 +10,7 @@ from parcels_for_tests import Note, envelope, groups, parcel
 from activebroker.filters import Failure, RunResult
 from activebroker.matching import Parcel
 from activebroker.node.dataplane.outlet import WINDOW, OutFlow, Outlet
-from activebroker.node.dataplane.port import LOST, InFlow, Port
+from activebroker.node.dataplane.port import LOST, Port
 from activebroker.node.dataplane.stage import FIRST_EVENTS, WORK_BYTES, WORK_SECONDS, Stage
 from activebroker.node.effects import RunStage, SnapshotStage
 from activebroker.protocol.messages import FlowEnded, StreamEnded
@@ -24,10 +24,9 @@ class Bench:
 
     def __init__(self, spec: StageSpec, started: bool = True) -> None:
         self.sent: list[Any] = []
-        self.consumed = 0
         self.port = Port(1)
         self.outlet = Outlet(1, "late", None, self._carry, numbers=spec.envelope is not None)
-        self.stage = Stage(spec, self.port, self.outlet, self._consume, set)
+        self.stage = Stage(spec, self.port, self.outlet)
         if started:
             self.stage.start()
         self.outlet.open(FlowSpec(20, 1, "here", 9, "there", taker="port 9"))
@@ -37,8 +36,9 @@ class Bench:
     def _carry(self, flow: OutFlow, item: Any) -> None:
         self.sent.append(groups(item))
 
-    def _consume(self, flow: InFlow, nbytes: int) -> None:
-        self.consumed += nbytes
+    @property
+    def consumed(self) -> int:
+        return self.flow.consumed
 
     def put(self, *items: Parcel | StreamEnded) -> None:
         self.stage.put([(self.flow, item) for item in items])
@@ -216,7 +216,7 @@ def test_a_stop_ends_the_outlet_and_what_still_comes_blocks_nobody(python: Bench
     python.stage.pump()
     python.stage.done(RunResult(failures=[failure()], stopped=True))
     assert python.outlet.ended and python.outlet.error == STOPPED
-    python.consumed = 0
+    python.flow.consumed = 0
     python.put(parcel(2), ended())
     assert python.stage.pump() is None
     assert python.sent == ["FlowEnded"]
