@@ -3,37 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from picture_for_tests import ANY_TYPE, HIGH, LOW, envelope, offload
 
 from activebroker.directory.graph import Graph
-from activebroker.directory.migration import plan_move, plan_offload
+from activebroker.directory.migration import plan_move
 from activebroker.directory.parts import Derived, Outlet, Port, Relay, Root
-from activebroker.events import ANY, describe
-from activebroker.filters import Envelope
 from activebroker.matching import union
-from activebroker.protocol.messages import Move, Offload
+from activebroker.protocol.messages import Move
 from activebroker.protocol.specs import StageSpec
-from predicate_extract import extract
-
-ANY_TYPE = describe(ANY)
-HIGH = extract(lambda item: item.price > 5).predicate.to_json()
-LOW = extract(lambda item: item.price < 3).predicate.to_json()
-
-
-def envelope(predicate: str) -> Envelope:
-    return Envelope(
-        name="Late",
-        source=None,
-        code_hash="",
-        predicate=predicate,
-        exact=True,
-        only_looks=False,
-        stateful=False,
-        shared=False,
-        on_error="skip",
-        idle_after=None,
-        output=ANY_TYPE,
-        body=b"",
-    )
 
 
 class Picture:
@@ -67,16 +44,7 @@ class Picture:
         return [(outlet.node, port.node) for outlet, port in pairs]
 
     def offload(self, to: str, *consumers: str) -> Relay:
-        request = Offload("x", "A", to, 1.0, consumers or None)
-        moved = [
-            flow
-            for flow in self.graph.out_of(self.own.id)
-            if not flow.port.relays and (not consumers or flow.port.node in consumers)
-        ]
-        migration = plan_offload(self.graph, "hub", self.x, self.own, moved, to, request)
-        migration.commit(self.graph)
-        assert isinstance(migration.channel, Relay)
-        return migration.channel
+        return offload(self.graph, self.own, self.x, to, *consumers)
 
     def fed_by(self) -> dict[str, str]:
         """By node of a port, the node of the one outlet that feeds it."""
