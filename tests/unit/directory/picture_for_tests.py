@@ -15,7 +15,7 @@ HIGH = extract(lambda item: item.price > 5).predicate.to_json()
 LOW = extract(lambda item: item.price < 3).predicate.to_json()
 
 
-def envelope(predicate: str | None = HIGH, shared: bool = False) -> Envelope:
+def envelope(predicate: str = HIGH, shared: bool = False) -> Envelope:
     return Envelope(
         name="Late",
         source=None,
