@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from activebroker.directory.recoveries import LONGEST_WAIT
@@ -27,8 +25,6 @@ from activebroker.simulation.scenario import (
 from activebroker.simulation.users import Users
 from activebroker.simulation.world import Over, Stuck, World
 
-Plant = Callable[[], AbstractContextManager[None]]
-
 DEEPEST = 5  # channels of which each is derived from the one before
 PATIENCE = 90.0  # virtual seconds in which all that was asked for must end once nothing fails
 
@@ -39,34 +35,33 @@ def hush() -> None:
         logging.getLogger(part).setLevel(logging.CRITICAL)
 
 
-def run(scenario: Scenario, plant: Plant | None = None, record: bool = True) -> Outcome:
+def run(scenario: Scenario, record: bool = True) -> Outcome:
     """Run a scenario; what breaks the contract is in the outcome, nothing is raised.
 
-    `plant` patches a fault into the core while it runs. Without `record` there is no history.
+    Without `record` there is no history.
     """
-    with plant() if plant is not None else nullcontext():
-        options = scenario.options
-        names = (
-            *BROKER_NAMES[: options.brokers],
-            *SOURCE_NAMES[: options.sources],
-            *SINK_NAMES[: options.sinks],
-        )
-        world = World(
-            random.Random(scenario.seed),
-            names,
-            brokers=BROKER_NAMES,
-            undialable=names[-1:] if options.undialable else (),
-            options=options,
-            record=record,
-        )
-        try:
-            _play(world, scenario)
-        except Over:
-            pass
-        except Stuck as stuck:
-            world.violated("stuck", str(stuck))
-        except Exception:  # noqa: BLE001 - whatever the core raises is what is looked for
-            world.violated("crash", traceback.format_exc())
+    options = scenario.options
+    names = (
+        *BROKER_NAMES[: options.brokers],
+        *SOURCE_NAMES[: options.sources],
+        *SINK_NAMES[: options.sinks],
+    )
+    world = World(
+        random.Random(scenario.seed),
+        names,
+        brokers=BROKER_NAMES,
+        undialable=names[-1:] if options.undialable else (),
+        options=options,
+        record=record,
+    )
+    try:
+        _play(world, scenario)
+    except Over:
+        pass
+    except Stuck as stuck:
+        world.violated("stuck", str(stuck))
+    except Exception:  # noqa: BLE001 - whatever the core raises is what is looked for
+        world.violated("crash", traceback.format_exc())
     return Outcome(
         scenario,
         tuple(world.violations),

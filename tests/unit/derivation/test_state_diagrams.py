@@ -1,4 +1,4 @@
-"""The tables are whole and true, and the page made from them is up to date."""
+"""The tables are whole and true, and so is what is drawn from them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,25 @@ from typing import ClassVar
 
 import pytest
 from every_input_for_tests import inputs, machines, plan_of
+from states_for_tests import MACHINES, picture_of_machine, states, table_of_machine
 
 import derivation
-from derivation import diagram
 from derivation.machine import Machine, Table, Transition, kind
 from derivation.protocol import Effect, Prepared, RemoveFilter, Send, StartFilter
 
 
-def test_the_page_of_states_is_up_to_date() -> None:
-    written = diagram.DOCUMENT.read_text(encoding="utf-8")
-    assert written == diagram.document(), "run `python -m derivation.diagram`"
-
-
-def test_the_page_has_every_machine_and_each_begins_where_it_says() -> None:
+def test_every_machine_is_drawn_and_begins_where_its_picture_says() -> None:
     for module in pkgutil.iter_modules(derivation.__path__):
         importlib.import_module(f"derivation.{module.name}")
     of_package = {
         cls for cls in Machine.__subclasses__() if cls.__module__.startswith("derivation.")
     }
-    assert of_package == {*diagram.MACHINES}
+    assert of_package == {*MACHINES}
     begun = {type(new()): new().state for new in machines(plan_of((1, 1, 1, False))).values()}
-    assert begun == {machine: diagram.states(machine)[0] for machine in diagram.MACHINES}
+    assert begun == {machine: states(machine)[0] for machine in MACHINES}
 
 
-@pytest.mark.parametrize("machine", diagram.MACHINES, ids=lambda machine: machine.__name__)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_what_a_table_declares_does_happen(machine: type[Machine]) -> None:
     """Every state that its inputs can bring a machine to, and from there every input. (That
     nothing else happens is held by `handle` itself.)"""
@@ -101,16 +96,18 @@ class Door(Machine):
     }
 
 
-def test_a_diagram_and_a_table() -> None:
-    assert diagram.mermaid(Door).splitlines() == [
+def test_a_picture_and_a_table() -> None:
+    assert picture_of_machine(Door).splitlines() == [
+        "```mermaid",
         "stateDiagram-v2",
         "    [*] --> SHUT",
         "    SHUT --> SHUT: Pushed",
         "    SHUT --> OPEN: Pushed",
         "    OPEN --> GONE: Pulled",
         "    GONE --> [*]",
+        "```",
     ]
-    assert diagram.markdown(Door).splitlines()[2:] == [
+    assert table_of_machine(Door).splitlines()[2:] == [
         "| SHUT | `Pushed` | SHUT, OPEN | `Prepared` | `StartFilter` |",
         "| OPEN | `Pulled` | GONE |  |  |",
         "| OPEN | `Pushed` | *ignored* |  |  |",

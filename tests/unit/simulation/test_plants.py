@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from planting_for_tests import found
+from plants_for_tests import PLANTS, SEEDS
 from relays_for_tests import relay_dies, slow
 
 from activebroker.simulation.drawing import draw
-from activebroker.simulation.plants import PLANTS, SEEDS, found
 
-# `python -m activebroker.simulation.plants` prints this, and how they are found.
+# `python plants_for_tests.py` prints this, and how they are found.
 FOUND = {
     "the ACK overtakes what waits for credit": 778,
     "the ACK is sent before the swap": 0,
@@ -23,6 +24,13 @@ FOUND = {
     "the state is not restored": 18,
     "the snapshot is one event early": 18,
     "the snapshot is one event late": 11,
+    "what is sent is not widened": 44,
+    "what is sent too much is not filtered": 948,
+    "what was sent before is filtered with the new parameters": 62,
+    "a filter goes on before its new parameters are saved": 1576,
+    "a filter that is there keeps its old parameters": 503,
+    "a filter that comes later gets the old parameters": 400,
+    "a relay is asked to run what it passes on": 131,
     "a checkpoint is sent before what led to it is settled": 809,
     "inputs are settled before the directory has the checkpoint": 205,
     "what is kept goes with the flow that is lost": 207,
@@ -31,13 +39,11 @@ FOUND = {
     "the checkpoint's state is not restored": 629,
     "the numbering of what comes out is not restored": 76,
     "a filter goes on before those whom its events are for are served": 207,
-    "what is sent is not widened": 44,
-    "what is sent too much is not filtered": 948,
-    "what was sent before is filtered with the new parameters": 62,
-    "a filter goes on before its new parameters are saved": 1576,
-    "a filter that is there keeps its old parameters": 503,
-    "a filter that comes later gets the old parameters": 400,
-    "a relay is asked to run what it passes on": 131,
+    "recovery has no budget": 123,
+    "suspects are tried together": 809,
+    "the directory's node is not spared": 179,
+    "what was not acknowledged is not published again": 107,
+    "a port takes what comes once more": 29,
     "repeated frames are taken again": 4,
     "gaps are accepted": 3,
     "what is missing is not asked for": 2,
@@ -49,16 +55,11 @@ FOUND = {
     "who answers loses its name": 1411,
     "a lease runs though somebody takes the channel": 73,
     "leases do not run out": 15,
-    "recovery has no budget": 123,
-    "suspects are tried together": 809,
-    "the directory's node is not spared": 179,
     "a row that is no event loses its batch": 18,
     "an event that is none is lost without a word": 18,
     "what is no batch is dropped without a word": 645,
     "a failed effect is not told": 32,
     "what feeds a filter that was stopped keeps its events": 397,
-    "what was not acknowledged is not published again": 107,
-    "a port takes what comes once more": 29,
 }
 
 

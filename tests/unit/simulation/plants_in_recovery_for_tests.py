@@ -1,0 +1,169 @@
+"""Faults planted into recovery, into relays, and into joining again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+from planting_for_tests import Original, Plants
+
+from activebroker.directory.deaths import Record
+from activebroker.directory.parts import Channel
+from activebroker.directory.recoveries import Recoveries
+from activebroker.directory.recovery import Recovery
+from activebroker.directory.wiring import Wiring
+from activebroker.node.dataplane.outlet import Outlet
+from activebroker.node.dataplane.port import Port
+from activebroker.node.dataplane.stage import Stage
+from activebroker.node.dataplane.stages import Stages
+from activebroker.node.effects import Departed
+from activebroker.node.node import Node
+from activebroker.protocol.messages import Deploy, Settled
+from activebroker.protocol.specs import Positions
+
+PLANTS = Plants()
+
+# --- recovery -------------------------------------------------------------------------------------
+
+
+@PLANTS.add("a checkpoint is sent before what led to it is settled", Outlet, "settled")
+def _(original: Original) -> Original:
+    return lambda self, upto: True
+
+
+@PLANTS.add("inputs are settled before the directory has the checkpoint", Stages, "_pump")
+def _(original: Original) -> Original:
+    def pump(self: Stages, stage: Stage) -> None:
+        original(self, stage)
+        for outlet, (node, taker) in stage.port.sources.items():
+            self._plane.tell(node, Settled(outlet, taker, dict(stage.saving.inputs), False))
+
+    return pump
+
+
+@PLANTS.add("what is kept goes with the flow that is lost", Outlet, "close")
+def _(original: Original) -> Original:
+    def close(self: Outlet, flow_id: int) -> None:
+        taker = self.takers.get(self.served_by(flow_id) or "")
+        original(self, flow_id)
+        if taker is not None:
+            taker.kept.clear()
+            taker.kept_bytes = 0
+
+    return close
+
+
+@PLANTS.add("what is kept is not sent to who resumes", Outlet, "open")
+def _(original: Original) -> Original:
+    def open(self: Outlet, spec: Any, keeps: bool = False) -> None:
+        if spec.resumes and (taker := self.takers.get(spec.taker)) is not None:
+            taker.kept.clear()
+        original(self, spec, keeps)
+
+    return open
+
+
+@PLANTS.add("a port does not tell how far it has come", Port, "release")
+def _(original: Original) -> Original:
+    def release(self: Port, outlets: Any) -> Positions:
+        original(self, outlets)
+        return {}
+
+    return release
+
+
+@PLANTS.add("the checkpoint's state is not restored", Node, "_serve")
+def _(original: Original) -> Original:
+    def serve(self: Node, body: Any, done: Any) -> None:
+        if isinstance(body, Deploy) and (checkpoint := body.stage.checkpoint) is not None:
+            stage = replace(body.stage, checkpoint=replace(checkpoint, state={}))
+            body = Deploy(stage)
+        original(self, body, done)
+
+    return serve
+
+
+@PLANTS.add("the numbering of what comes out is not restored", Stage, "take_over")
+def _(original: Original) -> Original:
+    return lambda self, inputs, outputs: original(self, inputs, {})
+
+
+@PLANTS.add(
+    "a filter goes on before those whom its events are for are served", Recovery, "_connect"
+)
+def _(original: Original) -> Original:
+    def connect(self: Recovery, *args: Any) -> Iterator[Any]:
+        steps = original(self, *args)
+        down = next(steps)
+        up = steps.send([])
+        yield up
+        yield down
+
+    return connect
+
+
+# --- what recovery may cost -----------------------------------------------------------------------
+
+
+@PLANTS.add("recovery has no budget", Record, "spent")
+def _(original: Original) -> Original:
+    return lambda self, budget, inputs, now: ""
+
+
+@PLANTS.add("suspects are tried together", Recoveries, "_on_trial")
+def _(original: Original) -> Original:
+    return lambda self, channel, deaths: []
+
+
+@PLANTS.add("the directory's node is not spared", Recovery, "candidates")
+def _(original: Original) -> Original:
+    return lambda self, channel, *how: original(self, channel)
+
+
+# --- relays ---------------------------------------------------------------------------------------
+
+
+@PLANTS.add("a relay does not know how far its subscriptions have settled", Stages, "open")
+def _(original: Original) -> Original:
+    def open_stage(self: Stages, spec: Any) -> Stage:
+        stage: Stage = original(self, spec)
+        stage.outlet.tracks = spec.envelope is not None
+        return stage
+
+    return open_stage
+
+
+@PLANTS.add(
+    "who goes on at a relay does not wait for what its supplier sent itself", Port, "opened"
+)
+def _(original: Original) -> Original:
+    return lambda self, *args: original(self, *args[:7], False, *args[8:])  # not `behind`
+
+
+@PLANTS.add("who is new at a relay sees what had holes", Wiring, "feed_relays")
+def _(original: Original) -> Original:
+    def feed_relays(self: Wiring, channel: Channel) -> Iterator[Any]:
+        yield from original(self, channel)
+        for relay in self.graph.relays_of(channel):
+            relay.since = {}
+
+    return feed_relays
+
+
+# --- processes that join again --------------------------------------------------------------------
+
+
+@PLANTS.add("what was not acknowledged is not published again", Departed, "unacknowledged_of")
+def _(original: Original) -> Original:
+    return lambda self, channel, supplier: []
+
+
+@PLANTS.add("a port takes what comes once more", Port, "opened")
+def _(original: Original) -> Original:
+    def opened(self: Port, flow: int, *args: Any) -> None:
+        original(self, flow, *args)
+        if flow in self.flows:
+            self.flows[flow].repeats = False
+
+    return opened
