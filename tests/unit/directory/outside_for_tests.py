@@ -32,6 +32,7 @@ class Asked:
 
     node: str
     body: CallBody
+    patience: float
     done: Done
 
 
@@ -69,7 +70,7 @@ class Fabric:
         self.outside = Outside(
             call=self._call,
             tell=lambda node, body: self.told.append((node, body)),
-            expel=self.expelled.append,
+            expel=self.expel,
             incarnation=lambda node: self.incarnations.get(node, 0),
             set_timer=self._set_timer,
             now=lambda: self.time,
@@ -92,9 +93,12 @@ class Fabric:
             del self.members[name]
         return Unreachable(f"{' and '.join(nodes)} went away")
 
+    def expel(self, node: str) -> None:
+        self.expelled.append(node)
+
     def _call(self, node: str, body: CallBody, patience: float, done: Done) -> None:
         self.asked.append((node, body))
-        self.calls.append(Asked(node, body, done))
+        self.calls.append(Asked(node, body, patience, done))
 
     def _set_timer(self, key: str, after: float | None) -> None:
         if after is None:
