@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from whole_for_tests import SILENT, Whole
 
-from activebroker.core.errors import NameTaken, Unreachable
+from activebroker.core.errors import MoveFailed, NameTaken, Unreachable
 from activebroker.protocol.messages import (
     CheckpointKept,
     CheckpointTaken,
@@ -174,6 +174,13 @@ def test_the_parties_of_a_move_bring_it_to_its_end(bench: Whole, ended: str) -> 
     status = bench.ask(ReportStatus())
     bench.work()
     assert [each.outcome for each in status.result.ended_moves] == [ended]
+
+
+def test_a_move_does_not_wait_for_who_is_lost(bench: Whole) -> None:
+    ending = bench.ask(Move("x.Late", "b2", "c", 1.0))
+    bench.lose("b2")
+    assert isinstance(ending.error, MoveFailed) and bench.directory.migrations == {}
+    assert bench.places() == ["b1"]
 
 
 def test_a_move_that_fails_late_is_seen_to(bench: Whole) -> None:

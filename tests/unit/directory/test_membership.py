@@ -166,6 +166,13 @@ def test_who_leaves_is_seen_off_with_all_it_had(fabric: Fabric, trade: Trade) ->
     assert [node for node, _ in fabric.told] == ["hub", "b1", "b2", "c"]
 
 
+def test_the_name_of_who_has_joined_and_left_is_free(fabric: Fabric) -> None:
+    fabric.incarnations["d"] = 1
+    join(fabric, fabric.member("d"))
+    fabric.carry_out(fabric.membership.leave(Leave("d")))
+    assert claim(fabric, "d").done
+
+
 def test_who_left_before_is_no_fault(fabric: Fabric) -> None:
     fabric.carry_out(fabric.membership.leave(Leave("d")))
     assert fabric.told == [] and len(fabric.members) == 5

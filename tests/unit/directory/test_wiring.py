@@ -181,13 +181,14 @@ def test_it_is_not_narrowed_when_it_is_over_nor_while_it_changes(
 
 def test_nothing_is_sent_to_or_kept_for_a_port_that_is_gone(fabric: Fabric, trade: Trade) -> None:
     left = trade.late.left[77] = trade.supplier("earlier place", "b2")
-    flow = trade.out
+    flow, trade.late.takers["port 901"] = trade.out, AT
     fabric.carry_out(fabric.wiring.remove_port(trade.late, trade.port.id))
     assert fabric.asked == [
         ("b1", CloseFlow(trade.stage.id, flow.id, "port 901")),
         ("b2", ForgetTaker(left.id, "port 901")),
     ]
-    assert trade.late.ports == {} and fabric.graph.into(trade.port.id) == []
+    assert (trade.late.ports, trade.late.takers) == ({}, {})
+    assert fabric.graph.into(trade.port.id) == []
 
 
 def test_a_port_that_was_removed_before_is_no_fault(fabric: Fabric, trade: Trade) -> None:
