@@ -83,17 +83,37 @@ def test_who_cannot_be_dialled_and_was_never_heard_has_to_go_at_once(fabric: Fab
     assert fabric.expelled == ["c"] and fabric.asked == []
 
 
-@pytest.mark.parametrize(("links", "expelled"), [((), ["a"]), (("a",), [])], ids=["no", "yes"])
+def test_who_cannot_be_dialled_and_was_heard_is_asked(fabric: Fabric) -> None:
+    fabric.dials_out_only("c")
+    judge(fabric, "a", "c", heard=True)
+    assert fabric.expelled == [] and fabric.asked == [("c", ReportNode())]
+
+
+@pytest.mark.parametrize(
+    ("dials_out_only", "heard", "links", "expelled"),
+    [
+        (["a"], False, (), ["a"]),
+        (["a"], False, ("a",), []),
+        (["a"], True, (), []),
+        ([], False, (), []),
+    ],
+)
 def test_who_dials_out_only_has_to_go_if_the_other_has_given_it_up(
-    fabric: Fabric, links: tuple[str, ...], expelled: list[str]
+    fabric: Fabric,
+    dials_out_only: list[str],
+    heard: bool,
+    links: tuple[str, ...],
+    expelled: list[str],
 ) -> None:
-    fabric.dials_out_only("a")
-    judge(fabric, "a", "c", heard=False)
+    fabric.dials_out_only(*dials_out_only)
+    judge(fabric, "a", "c", heard)
     fabric.answer(answers(*links))
     assert fabric.expelled == expelled
 
 
-@pytest.mark.parametrize(("accuser", "accused", "incarnation"), [("d", "c", 1), ("a", "c", 2)])
+@pytest.mark.parametrize(
+    ("accuser", "accused", "incarnation"), [("d", "c", 1), ("a", "d", 1), ("a", "c", 2)]
+)
 def test_who_is_no_member_has_no_case(
     fabric: Fabric, accuser: str, accused: str, incarnation: int
 ) -> None:

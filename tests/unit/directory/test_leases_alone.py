@@ -34,6 +34,11 @@ def test_a_lease_begins_when_nobody_holds_the_channel(bench: Bench) -> None:
     assert bench.leases.has_run_out(bench.late).endswith("nobody has taken it for 5 s.")
 
 
+def test_it_does_not_begin_while_somebody_does(bench: Bench) -> None:
+    bench.leases.review()
+    assert bench.timers == {} and bench.late.runs_out is None
+
+
 def test_it_does_not_begin_anew_with_each_change(bench: Bench) -> None:
     bench.nobody_holds_it()
     bench.time = 3.0

@@ -96,6 +96,11 @@ def test_a_bearer_can_be_replaced(node: Node) -> None:
     assert node.expelled == ["a"] and ending.done and ending.error is None
 
 
+def test_nobody_is_replaced_under_a_free_name(node: Node) -> None:
+    ending = claim(node, "d", replace=True)
+    assert node.expelled == [] and ending.done and ending.error is None
+
+
 def test_who_keeps_the_directory_cannot_be_replaced(node: Node) -> None:
     ending = claim(node, "hub", replace=True)
     assert node.expelled == [] and isinstance(ending.error, NameTaken)
@@ -149,6 +154,10 @@ def test_another_process_cannot_join_under_a_taken_name(fabric: Fabric) -> None:
     with pytest.raises(NameTaken, match="choose another name"):
         join(fabric, fabric.member("a", incarnation=2))
     assert fabric.members["a"].incarnation == 1 and fabric.told == []
+
+
+def test_the_same_process_may_join_once_more(fabric: Fabric) -> None:
+    assert fabric.member("a") in join(fabric, fabric.member("a"))
 
 
 def test_who_was_lost_before_its_turn_does_not_join(fabric: Fabric) -> None:

@@ -3,80 +3,48 @@
 from __future__ import annotations
 
 import pytest
-from outside_for_tests import Fabric
-from picture_for_tests import Trade
+from deaths_for_tests import NAME, Deaths
 
 from activebroker.core.errors import DeadlineExceeded, PayloadRefused
-from activebroker.directory.parts import Derived, Made, Relay
-from activebroker.directory.recoveries import LONGEST_WAIT, LOOK_UP, ONCE_MORE, TRIAL, WAIT
-from activebroker.protocol.messages import Deploy, ReportNode, ReportSent, Undeploy
+from activebroker.directory.recoveries import LONGEST_WAIT, LOOK_UP, ONCE_MORE, WAIT
+from activebroker.protocol.messages import CheckpointTaken, Deploy, ReportNode, Undeploy
 from activebroker.protocol.specs import UNPLACED, Checkpoint
-
-NAME = "x.Late"
-TIMER = f"recover {NAME}"
-
-
-class Bench(Fabric):
-    """Brokers die with the filter of x.Late, and are started again."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trade = Trade(self.graph)
-        self.late = self.trade.late
-
-    def place(self, made: Made | None = None) -> str:
-        (stage,) = (made or self.late).stages.values()
-        return stage.node
-
-    def recover(self, made: Made | None = None) -> str:
-        why: str = self.carry_out(self.recoveries.recover(made or self.late))
-        return why
-
-    def dies(self, node: str, at_event: int = 1, back: bool = True) -> str:
-        """A broker dies with this event of A before the filter. Returns why it does not go on."""
-        checkpoint = Checkpoint({}, {"A": (1, at_event - 1)}, {})
-        self.late.checkpoint = checkpoint
-        self.replies["a", ReportSent] = {"A": (1, at_event)}
-        self.gone(node)
-        self.carry_out(self.recoveries.died(node))
-        why = self.recover()
-        if back:
-            self.members[node] = self.member(node)
-        return why
-
-    def passes(self, seconds: float) -> str:
-        """Time passes, and the timer fires."""
-        self.time += seconds
-        assert self.timers.pop(TIMER) == pytest.approx(self.time)
-        return self.recover()
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> Deaths:
+    return Deaths()
 
 
 # --- at once ------------------------------------------------------------------------------------
 
 
-def test_after_one_death_it_goes_on_at_once(bench: Bench) -> None:
+def test_after_one_death_it_goes_on_at_once(bench: Deaths) -> None:
     assert bench.dies("b1", back=False) == ""
     assert bench.place() == "b2"
     assert not bench.recoveries.waits(NAME) and bench.timers == {}
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_what_cannot_go_on_says_why(bench: Bench, stopped: bool) -> None:
+def test_what_cannot_go_on_says_why(bench: Deaths, stopped: bool) -> None:
     bench.late.stopped, bench.late.fresh = stopped, stopped
     why = "it has been stopped" if stopped else "there is no checkpoint of it"
     assert bench.recover() == f"it could not go on elsewhere: {why}"
     assert bench.asked == []
 
 
+def test_what_an_earlier_place_has_sent_is_not_taken_any_more(bench: Deaths) -> None:
+    bench.late.left[77] = bench.trade.supplier("earlier place", "b2")
+    bench.checkpoints.taken(CheckpointTaken(NAME, bench.trade.stage.id, Checkpoint({}, {}, {})))
+    assert bench.checkpoints.waiting
+    bench.recover()
+    assert not bench.checkpoints.waiting
+
+
 # --- after a pause, and no more -----------------------------------------------------------------
 
 
-def test_after_a_second_death_it_is_nowhere_for_a_while(bench: Bench) -> None:
+def test_after_a_second_death_it_is_nowhere_for_a_while(bench: Deaths) -> None:
     bench.dies("b1", at_event=1)
     (stage_id,) = bench.late.stages
     bench.asked.clear()
@@ -88,7 +56,7 @@ def test_after_a_second_death_it_is_nowhere_for_a_while(bench: Bench) -> None:
     assert ("b2", Undeploy(stage_id, discard=True)) in bench.asked, "nothing of it is left there"
 
 
-def test_after_three_deaths_by_one_event_it_is_in_quarantine(bench: Bench) -> None:
+def test_after_three_deaths_by_one_event_it_is_in_quarantine(bench: Deaths) -> None:
     bench.dies("b1")
     bench.dies("b2")
     bench.passes(1.0)
@@ -98,7 +66,7 @@ def test_after_three_deaths_by_one_event_it_is_in_quarantine(bench: Bench) -> No
     )
 
 
-def test_after_five_deaths_within_a_minute_it_is_in_quarantine(bench: Bench) -> None:
+def test_after_five_deaths_within_a_minute_it_is_in_quarantine(bench: Deaths) -> None:
     why = ""
     for number, pause in enumerate((0.0, 1.0, 2.0, 4.0, 0.0)):
         assert why == ""
@@ -109,7 +77,7 @@ def test_after_five_deaths_within_a_minute_it_is_in_quarantine(bench: Bench) -> 
     assert why.endswith("within 60 s")
 
 
-def test_what_has_ended_starts_over(bench: Bench) -> None:
+def test_what_has_ended_starts_over(bench: Deaths) -> None:
     bench.dies("b1")
     bench.dies("b2")
     bench.recoveries.forget(NAME)
@@ -117,10 +85,21 @@ def test_what_has_ended_starts_over(bench: Bench) -> None:
     assert bench.recover() == "" and not bench.recoveries.waits(NAME)
 
 
+def test_what_a_move_had_begun_elsewhere_is_taken_away_when_it_goes_on(bench: Deaths) -> None:
+    bench.dies("b1")
+    bench.gone("b2")
+    bench.carry_out(bench.recoveries.died("b2"))
+    bench.carry_out(bench.recoveries.recover(bench.late, also=(("hub", 999),)))
+    assert bench.recoveries.waits(NAME)
+    bench.asked.clear()
+    bench.passes(1.0)
+    assert ("hub", Undeploy(999, discard=True)) in bench.asked
+
+
 # --- there is no place --------------------------------------------------------------------------
 
 
-def test_what_may_be_the_cause_waits_a_while_for_a_broker(bench: Bench) -> None:
+def test_what_may_be_the_cause_waits_a_while_for_a_broker(bench: Deaths) -> None:
     bench.gone("b2")
     assert bench.dies("b1", back=False) == ""
     assert bench.recoveries.waits(NAME)
@@ -128,7 +107,7 @@ def test_what_may_be_the_cause_waits_a_while_for_a_broker(bench: Bench) -> None:
     assert bench.passes(LOOK_UP) == "" and bench.place() == "b2"
 
 
-def test_with_no_broker_it_goes_to_who_derived_it_after_a_while(bench: Bench) -> None:
+def test_with_no_broker_it_goes_to_who_derived_it_after_a_while(bench: Deaths) -> None:
     bench.gone("b2")
     bench.dies("b1", back=False)
     while bench.recoveries.waits(NAME):
@@ -136,7 +115,7 @@ def test_with_no_broker_it_goes_to_who_derived_it_after_a_while(bench: Bench) ->
     assert (bench.time, bench.place()) == (WAIT, "c")
 
 
-def test_it_does_not_go_to_the_directory_where_it_could_end_the_fabric(bench: Bench) -> None:
+def test_it_does_not_go_to_the_directory_where_it_could_end_the_fabric(bench: Deaths) -> None:
     bench.gone("b2", "c")
     why = bench.dies("b1", back=False)
     while bench.recoveries.waits(NAME):
@@ -148,7 +127,7 @@ def test_it_does_not_go_to_the_directory_where_it_could_end_the_fabric(bench: Be
     )
 
 
-def test_places_that_do_not_answer_are_asked_again(bench: Bench) -> None:
+def test_places_that_do_not_answer_are_asked_again(bench: Deaths) -> None:
     for node in ("b2", "hub", "c"):
         bench.replies[node, ReportNode] = DeadlineExceeded(f"{node!r} did not answer")
     bench.gone("b1")
@@ -158,7 +137,7 @@ def test_places_that_do_not_answer_are_asked_again(bench: Bench) -> None:
     assert bench.place() == "hub"
 
 
-def test_places_that_do_not_answer_are_not_asked_for_ever(bench: Bench) -> None:
+def test_places_that_do_not_answer_are_not_asked_for_ever(bench: Deaths) -> None:
     for node in ("b2", "hub", "c"):
         bench.replies[node, ReportNode] = DeadlineExceeded(f"{node!r} did not answer")
     bench.gone("b1")
@@ -169,7 +148,7 @@ def test_places_that_do_not_answer_are_not_asked_for_ever(bench: Bench) -> None:
     assert why.startswith("it could not go on elsewhere: 'b2' did not answer; 'hub' did not")
 
 
-def test_who_has_refused_a_filter_is_not_asked_again(bench: Bench) -> None:
+def test_who_has_refused_a_filter_is_not_asked_again(bench: Deaths) -> None:
     bench.replies["b2", Deploy] = PayloadRefused("no numpy")
     for node in ("hub", "c"):
         bench.replies[node, ReportNode] = DeadlineExceeded("no answer")
@@ -184,7 +163,7 @@ def test_who_has_refused_a_filter_is_not_asked_again(bench: Bench) -> None:
     assert bench.place() == "b2"
 
 
-def test_what_all_refuse_ends_at_once(bench: Bench) -> None:
+def test_what_all_refuse_ends_at_once(bench: Deaths) -> None:
     for node in ("b2", "hub", "c"):
         bench.replies[node, Deploy] = PayloadRefused(f"no numpy at {node}.")
     bench.gone("b1")
@@ -192,53 +171,3 @@ def test_what_all_refuse_ends_at_once(bench: Bench) -> None:
         "it could not go on elsewhere: no numpy at b2; no numpy at hub; no numpy at c"
     )
     assert bench.timers == {}
-
-
-# --- which of those at one host it was ----------------------------------------------------------
-
-
-def two_filters(bench: Bench) -> Derived:
-    other = bench.trade.derive("x.Other", "b1")
-    bench.trade.put(other, "b1")
-    bench.trade.connect()
-    return other
-
-
-def test_a_suspect_goes_where_no_other_is(bench: Bench) -> None:
-    other = two_filters(bench)
-    bench.dies("b1", back=False)
-    bench.recover(other)
-    assert (bench.place(), bench.place(other)) == ("b2", "b2")
-    bench.members["b1"] = bench.member("b1")
-    bench.dies("b2")  # with both
-    bench.recover(other)
-    bench.time += 1.0
-    bench.recover()
-    bench.recover(other)
-    assert {bench.place(), bench.place(other)} == {"b1", "b2"}
-
-
-def test_others_wait_while_a_suspect_is_tried(bench: Bench) -> None:
-    other = two_filters(bench)
-    bench.dies("b1", back=False)
-    bench.recover(other)
-    bench.dies("b2", back=False)
-    bench.members["b1"] = bench.member("b1")  # the only one now
-    bench.recover(other)
-    bench.time += 1.0
-    bench.recover()
-    bench.recover(other)
-    assert bench.place() == "b1" and bench.recoveries.waits("x.Other")
-    bench.time += TRIAL
-    bench.recover(other)
-    assert bench.place(other) == "b1"
-
-
-def test_a_relay_runs_no_code_that_could_be_the_cause(bench: Bench) -> None:
-    relay: Relay = bench.trade.offload("b1")
-    for node in ("b1", "b2", "b1"):
-        assert relay.at == node
-        bench.gone(node)
-        bench.carry_out(bench.recoveries.died(node))
-        assert bench.recover(relay) == "" and not bench.recoveries.waits(relay.name)
-        bench.members[node] = bench.member(node)

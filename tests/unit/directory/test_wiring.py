@@ -6,19 +6,14 @@ import pytest
 from outside_for_tests import Fabric
 from picture_for_tests import HIGH, LOW, Trade, envelope
 
-from activebroker.core.errors import DeadlineExceeded, PayloadRefused, Unreachable
+from activebroker.core.errors import DeadlineExceeded, Unreachable
 from activebroker.directory.parts import Next
 from activebroker.matching import union
 from activebroker.protocol.messages import (
-    CloseFlow,
-    Deploy,
     ExpectFlow,
-    ForgetTaker,
     Greet,
     OpenFlow,
-    ReportNode,
     SetPredicate,
-    Undeploy,
 )
 from activebroker.protocol.specs import Positions
 
@@ -123,6 +118,7 @@ def test_a_relay_is_sent_what_its_takers_want_together(fabric: Fabric, trade: Tr
         ("a", SetPredicate(trade.own.id, relay.name, union([HIGH, LOW]))),
         ("b2", OpenFlow(flow.spec(since=AT))),  # before that there were holes
     ]
+    assert fabric.told == [("c", ExpectFlow(flow.spec(), recovers=True))]
     fabric.asked.clear()
     fabric.carry_out(fabric.wiring.remove_port(trade.x, port.id))
     assert ("a", SetPredicate(trade.own.id, relay.name, HIGH)) in fabric.asked
@@ -132,6 +128,24 @@ def test_a_relay_whose_takers_want_the_same_is_left_alone(fabric: Fabric, trade:
     trade.offload("b2")
     fabric.carry_out(fabric.wiring.feed_relays(trade.x))
     assert fabric.asked == []
+
+
+@pytest.mark.parametrize("why", ["silent", "gone", "left"])
+def test_a_relay_without_its_supplier_is_sent_what_it_was(
+    fabric: Fabric, trade: Trade, why: str
+) -> None:
+    trade.subscribe(902, "c", trade.x, LOW)
+    trade.connect()
+    relay = trade.offload("b2")
+    relay.since = AT
+    fabric.replies["a", SetPredicate] = DeadlineExceeded("a did not answer")
+    if why == "gone":
+        fabric.gone("a")
+    elif why == "left":
+        del trade.x.outlets[trade.own.id]
+    fabric.carry_out(fabric.wiring.remove_port(trade.x, 902))
+    asked = [node for node, body in fabric.asked if isinstance(body, SetPredicate)]
+    assert asked == (["a"] if why == "silent" else []) and relay.since == AT
 
 
 def test_a_filter_is_sent_more_from_the_positions_that_its_sources_tell(
@@ -174,66 +188,3 @@ def test_it_is_not_narrowed_when_it_is_over_nor_while_it_changes(
         trade.late.next = Next(1, envelope(LOW))
     fabric.carry_out(fabric.wiring.narrow(trade.late))
     assert fabric.asked == []
-
-
-# --- taken down ---------------------------------------------------------------------------------
-
-
-def test_nothing_is_sent_to_or_kept_for_a_port_that_is_gone(fabric: Fabric, trade: Trade) -> None:
-    left = trade.late.left[77] = trade.supplier("earlier place", "b2")
-    flow, trade.late.takers["port 901"] = trade.out, AT
-    fabric.carry_out(fabric.wiring.remove_port(trade.late, trade.port.id))
-    assert fabric.asked == [
-        ("b1", CloseFlow(trade.stage.id, flow.id, "port 901")),
-        ("b2", ForgetTaker(left.id, "port 901")),
-    ]
-    assert (trade.late.ports, trade.late.takers) == ({}, {})
-    assert fabric.graph.into(trade.port.id) == []
-
-
-def test_a_port_that_was_removed_before_is_no_fault(fabric: Fabric, trade: Trade) -> None:
-    fabric.carry_out(fabric.wiring.remove_port(trade.late, 999))
-    assert fabric.asked == []
-
-
-def test_where_a_node_is_gone_there_is_nothing_to_take_down(fabric: Fabric) -> None:
-    fabric.gone("b1")
-    fabric.replies["a", ReportNode] = 1
-    fabric.replies["b2", ReportNode] = Unreachable("b2 goes meanwhile")
-    calls = [(node, ReportNode()) for node in ("a", "b1", "b2")]
-    assert fabric.carry_out(fabric.wiring.tidy(calls)) == [1, None]
-    assert fabric.asked == [("a", ReportNode()), ("b2", ReportNode())]
-
-
-# --- places of filters --------------------------------------------------------------------------
-
-
-def test_a_filter_that_one_node_cannot_load_starts_at_none(fabric: Fabric, trade: Trade) -> None:
-    new = trade.derive("x.New", "b1")
-    ports = dict(trade.x.ports)
-    fabric.replies["b2", Deploy] = PayloadRefused("no numpy at b2")
-    with pytest.raises(PayloadRefused, match="numpy"):
-        fabric.carry_out(fabric.wiring.deploy(new, ["b1", "b2"], "python"))
-    stages = [(node, body.stage.id) for node, body in fabric.asked if isinstance(body, Deploy)]
-    assert [node for node, _ in stages] == ["b1", "b2"]
-    assert fabric.asked[2:] == [(node, Undeploy(id)) for node, id in stages]
-    assert (new.stages, new.outlets, trade.x.ports) == ({}, {}, ports)
-
-
-def test_a_place_can_report_failures_to_who_derived_it(fabric: Fabric, trade: Trade) -> None:
-    fabric.dials_out_only("c")
-    new = trade.derive("x.New", "b2")
-    fabric.carry_out(fabric.wiring.deploy(new, ["b2"], "python"))
-    (stage,) = new.stages.values()
-    assert fabric.told == [("c", Greet("b2"))]
-    assert fabric.asked == [("b2", Deploy(new.stage_spec(stage, recovers=True)))]
-
-
-def test_a_filter_is_taken_away_with_what_feeds_it(fabric: Fabric, trade: Trade) -> None:
-    flow = trade.into
-    fabric.carry_out(fabric.wiring.remove_stages(trade.late))
-    assert fabric.asked == [
-        ("a", CloseFlow(trade.own.id, flow.id, "x.Late")),
-        ("b1", Undeploy(trade.stage.id, discard=True)),
-    ]
-    assert trade.late.stages == {} and trade.stage.id not in trade.x.ports

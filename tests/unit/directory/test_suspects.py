@@ -1,0 +1,73 @@
+"""Which of those at a host that died was the cause comes out by placing them apart."""
+
+from __future__ import annotations
+
+import pytest
+from deaths_for_tests import NAME, Deaths
+
+from activebroker.directory.parts import Derived, Relay
+from activebroker.directory.recoveries import TRIAL
+from activebroker.protocol.specs import Checkpoint
+
+
+@pytest.fixture
+def bench() -> Deaths:
+    return Deaths()
+
+
+def two_filters(bench: Deaths) -> Derived:
+    other = bench.trade.derive("x.Other", "b1")
+    bench.trade.put(other, "b1")
+    bench.trade.connect()
+    return other
+
+
+def test_a_suspect_goes_where_no_other_is(bench: Deaths) -> None:
+    other = two_filters(bench)
+    bench.dies("b1", back=False)
+    bench.recover(other)
+    assert (bench.place(), bench.place(other)) == ("b2", "b2")
+    bench.members["b1"] = bench.member("b1")
+    bench.dies("b2")  # with both
+    bench.recover(other)
+    bench.time += 1.0
+    bench.recover()
+    bench.recover(other)
+    assert {bench.place(), bench.place(other)} == {"b1", "b2"}
+
+
+def test_others_wait_while_a_suspect_is_tried(bench: Deaths) -> None:
+    other = two_filters(bench)
+    bench.dies("b1", back=False)
+    bench.recover(other)
+    bench.dies("b2", back=False)
+    bench.members["b1"] = bench.member("b1")  # the only one now
+    bench.recover(other)
+    bench.time += 1.0
+    bench.recover()
+    bench.recover(other)
+    assert bench.place() == "b1" and bench.recoveries.waits("x.Other")
+    bench.time += TRIAL
+    bench.recover(other)
+    assert bench.place(other) == "b1"
+
+
+def test_what_had_nothing_to_do_is_not_blamed(bench: Deaths) -> None:
+    idle = two_filters(bench)
+    idle.checkpoint = Checkpoint({}, {"A": (1, 100)}, {})
+    bench.dies("b1", back=False)
+    bench.recover(idle)
+    bench.dies("b2")
+    bench.members["b1"] = bench.member("b1")
+    bench.recover(idle)
+    assert bench.recoveries.waits(NAME) and not bench.recoveries.waits("x.Other")
+
+
+def test_a_relay_runs_no_code_that_could_be_the_cause(bench: Deaths) -> None:
+    relay: Relay = bench.trade.offload("b1")
+    for node in ("b1", "b2", "b1"):
+        assert relay.at == node
+        bench.gone(node)
+        bench.carry_out(bench.recoveries.died(node))
+        assert bench.recover(relay) == "" and not bench.recoveries.waits(relay.name)
+        bench.members[node] = bench.member(node)
