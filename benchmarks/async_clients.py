@@ -171,12 +171,12 @@ def measure(rate: float, seconds: float) -> dict[str, Any]:
         gateway_ = start("gateway", gate, address, key)
         port = gateway_.hear(PATIENCE)
         each = CLIENTS // CLIENT_PROCESSES
-        takers = [start(f"clients {n}", take, port, each) for n in range(CLIENT_PROCESSES)]
-        for taker in takers:
-            taker.hear(PATIENCE)
+        subscribers = [start(f"clients {n}", take, port, each) for n in range(CLIENT_PROCESSES)]
+        for subscriber in subscribers:
+            subscriber.hear(PATIENCE)
         supplier.tell((rate, seconds))
         published = supplier.hear(seconds + PATIENCE)
-        latencies = [client for taker in takers for client in taker.hear(PATIENCE)]
+        latencies = [client for subscriber in subscribers for client in subscriber.hear(PATIENCE)]
         gateway_.tell("stop")
         before, lates, longest = gateway_.hear(PATIENCE)
     if [len(client) for client in latencies] != [published] * CLIENTS:

@@ -274,8 +274,8 @@ def scene(links: dict[str, float], brokers: Sequence[str], consumers: int) -> It
             started |= {name: start_in(name, *roles[name]) for name in some}
             for name in some:
                 started[name].hear()
-        takers = [started[name] for name in names]
-        yield Scene(started[SUPPLIER], takers)
+        subscribers = [started[name] for name in names]
+        yield Scene(started[SUPPLIER], subscribers)
 
 
 def batched(names: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -24,9 +24,9 @@ from derivation.protocol import (
     FlowId,
     ForgetSaved,
     HandOver,
+    Offsets,
     Party,
     Plan,
-    Positions,
     Prepare,
     Prepared,
     Proceed,
@@ -69,8 +69,8 @@ class StateCaptured:
     state: dict[str, bytes]
     buffer: tuple[tuple[str, Any], ...]
     error: Error | None = None
-    inputs: Positions = field(default_factory=dict)
-    outputs: Positions = field(default_factory=dict)
+    inputs: Offsets = field(default_factory=dict)
+    outputs: Offsets = field(default_factory=dict)
     ties: Ties = field(default_factory=Ties)
 
 

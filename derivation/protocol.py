@@ -2,8 +2,8 @@
 
 A derivation moves the production of a channel from its *origins* (the places that run the filter
 now) to its *destinations*. Each *source* feeds an origin through a flow: a FIFO stream from one
-outlet to one port. Phase one swaps the flows at the sources, phase two hands over state and
-buffer. Flows order themselves: a flow that *follows* others is held at its port until those
+outlet to one inlet. Phase one swaps the flows at the sources, phase two hands over state and
+buffer. Flows order themselves: a flow that *follows* others is held at its inlet until those
 have ended there.
 
     initiator                source                 origin               destination
@@ -37,8 +37,8 @@ Count = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # numpy can go on f
 # How far a supplier's stream has come on a channel: (stream, count). The count goes up by one with
 # each event and with the end. The stream of a supplier is its outlet's id, so that a later supplier
 # of the same name is always further on; what a filter makes is counted in the stream it is made of.
-Position = tuple[Count, Count]
-Positions = dict[str, Position]  # by supplier
+Offset = tuple[Count, Count]
+Offsets = dict[str, Offset]  # by supplier
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +140,16 @@ class Proceed(Message, frozen=True):
 class Ties(msgspec.Struct, frozen=True, array_like=True):
     """What binds a filter to those around it; a machine only passes it on.
 
-    `outlets` (outlet -> node, taker): it has taken their flows to the end, up to `came`, and they
-    keep events for it until they hear that these are settled. `have`: how far takers have already
-    what it makes, where it is making that again. `since`: where suppliers' streams began for it.
+    `outlets` (outlet -> node, subscriber): it has taken their flows to the end, up to `came`, and
+    they retain events for it until they hear that these are acknowledged. `have`: how far
+    subscribers have already what it makes, where it is making that again. `since`: where suppliers'
+    streams began for it.
     """
 
     outlets: dict[int, tuple[Party, str]] = {}
-    came: Positions = {}
-    have: dict[str, Positions] = {}
-    since: Positions = {}
+    came: Offsets = {}
+    have: dict[str, Offsets] = {}
+    since: Offsets = {}
 
 
 class HandOver(Message, Generic[Item], frozen=True):
@@ -169,8 +170,8 @@ class HandOver(Message, Generic[Item], frozen=True):
     ended: tuple[FlowId, ...]
     error: Error | None = None
     lost: tuple[FlowId, ...] = ()
-    inputs: Positions = {}
-    outputs: Positions = {}
+    inputs: Offsets = {}
+    outputs: Offsets = {}
     ties: Ties = Ties()
 
 
@@ -221,7 +222,8 @@ class OpenFlow:
 
 @dataclass(frozen=True, slots=True)
 class SaveFilter:
-    """From now on the filter can go on elsewhere: from a checkpoint, and what was kept since."""
+    """From now on the filter can go on elsewhere: from a checkpoint, and what was retained
+    since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +262,7 @@ class StopFilter:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFilter:
-    """Drop the filter and its port; all it had is at the destinations."""
+    """Drop the filter and its inlet; all it had is at the destinations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from activebroker.directory.context import Context
 from activebroker.directory.endings import Endings
 from activebroker.directory.leases import Leases
 from activebroker.directory.names import channel_named, free_name, open_names, place_named
-from activebroker.directory.parts import SUPPLIER, Derived, Outlet, Port, Root
+from activebroker.directory.parts import SUPPLIER, Derived, Inlet, Outlet, Root
 from activebroker.directory.placing import Placing
 from activebroker.directory.requests import Change
 from activebroker.directory.versions import add_version, share_versions
@@ -117,18 +117,18 @@ class Channels:
 
     def subscribe(self, body: Subscribe) -> Change:
         channel = channel_named(self._graph, body.channel)
-        channel.ports[body.port] = Port(body.port, body.node)
+        channel.inlets[body.inlet] = Inlet(body.inlet, body.node)
         try:
             yield from self._placing.connect(channel)
         except ActiveBrokerError:
-            yield from self._wiring.remove_port(channel, body.port)
+            yield from self._wiring.remove_inlet(channel, body.inlet)
             raise
         return None
 
     def unsubscribe(self, body: Unsubscribe) -> Change:
         channel = self._graph.channels.get(body.channel)
         if channel is not None:
-            yield from self._wiring.remove_port(channel, body.port)
+            yield from self._wiring.remove_inlet(channel, body.inlet)
         return None
 
     # --- derived channels ---------------------------------------------------------------------

@@ -6,7 +6,12 @@ from activebroker.directory.context import Context
 from activebroker.directory.parts import SUPPLIER, Derived
 from activebroker.directory.requests import Change, RequestQueue
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import CheckpointKept, CheckpointTaken, ForgetSaved, ForgetTaker
+from activebroker.protocol.messages import (
+    CheckpointKept,
+    CheckpointTaken,
+    ForgetSaved,
+    ForgetSubscriber,
+)
 from activebroker.protocol.specs import merged
 
 
@@ -85,11 +90,11 @@ class Checkpoints:
         self.forget(channel.name)
         self._graph.relocate(channel, SUPPLIER)
         parent = channel.parent
-        kept_at = [*parent.outlets.values(), *self._graph.keepers(parent, channel.name)]
+        retained_at = [*parent.outlets.values(), *self._graph.retaining(parent, channel.name)]
         yield from self._wiring.tidy(
             [
                 *((stage.node, ForgetSaved(stage.id)) for stage in channel.stages.values()),
-                *((each.node, ForgetTaker(each.id, channel.name)) for each in kept_at),
+                *((each.node, ForgetSubscriber(each.id, channel.name)) for each in retained_at),
             ]
         )
         for child in self._graph.children(channel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from activebroker.protocol.specs import NOWHERE, Positions
+from activebroker.protocol.specs import NOWHERE, Offsets
 
 MINUTE = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0  # seconds before it goes on after a second death, and later
@@ -30,13 +30,13 @@ class Record:
     """`stuck` is how far it had come, at each of the last `count` deaths, with the suppliers of
     which something was under way. `placed`: since when it is where it is; None while it is not."""
 
-    stuck: Positions = field(default_factory=dict)
+    stuck: Offsets = field(default_factory=dict)
     count: int = 0
     hosts: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     placed: float | None = None
 
-    def died(self, host: str, now: float, stuck: Positions) -> None:
+    def died(self, host: str, now: float, stuck: Offsets) -> None:
         """`stuck`: how far it has come with suppliers of which it had something to do."""
         if self.times and self.placed is None:
             stuck = {**stuck, LOADING: NOWHERE}
@@ -47,7 +47,7 @@ class Record:
         self.hosts = [*self.hosts, host][-max(self.count, len(self.times), 1) :]
         self.placed = None
 
-    def by_one_event(self, inputs: Positions) -> int:
+    def by_one_event(self, inputs: Offsets) -> int:
         """How many deaths one event may have caused; none once it has come further, to `inputs`."""
         stays = any(inputs.get(name, NOWHERE) == at for name, at in self.stuck.items())
         return self.count if stays else 0
@@ -62,7 +62,7 @@ class Record:
             return 0.0
         return times[-1] + min(FIRST_PAUSE * 2.0 ** (len(times) - 2), LONGEST_PAUSE) - now
 
-    def spent(self, budget: Budget, inputs: Positions, now: float) -> str:
+    def spent(self, budget: Budget, inputs: Offsets, now: float) -> str:
         """Why it is not to go on any more; empty if it may."""
         if self.by_one_event(inputs) >= budget.by_one_event:
             return self.story()
@@ -83,7 +83,7 @@ class Record:
 
 
 def acquit(
-    died: Sequence[tuple[Record, Positions]], records: Iterable[Record], budget: Budget, now: float
+    died: Sequence[tuple[Record, Offsets]], records: Iterable[Record], budget: Budget, now: float
 ) -> None:
     """Take deaths back from those that cannot have been their cause.
 

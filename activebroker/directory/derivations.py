@@ -116,7 +116,7 @@ class Derivations:
         flows = [
             flow
             for flow in self._graph.out_of(own.id)
-            if not flow.port.relays and flow.port.node != own.node
+            if not flow.inlet.relays and flow.inlet.node != own.node
         ]
         by = [each for each in self._graph.relays_of(channel, own.supplier) if each.newcomers]
         if by and not flows:
@@ -125,7 +125,7 @@ class Derivations:
             )
         if consumers is None:
             return flows
-        served = list(dict.fromkeys(flow.port.node for flow in flows))
+        served = list(dict.fromkeys(flow.inlet.node for flow in flows))
         unknown = [name for name in consumers if name not in served]
         if unknown or not consumers:
             what = f"{unknown[0]!r} is none of them" if unknown else "none was named"
@@ -134,7 +134,7 @@ class Derivations:
                 f"An offload of some consumers needs the names of processes that supplier "
                 f"{own.supplier!r} serves itself, and {what}. It serves: {known}."
             )
-        return [flow for flow in flows if flow.port.node in consumers]
+        return [flow for flow in flows if flow.inlet.node in consumers]
 
     def _migrate(self, migration: Migration) -> Change:
         name = migration.plan.channel

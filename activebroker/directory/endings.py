@@ -6,19 +6,19 @@ import logging
 
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.context import Context
-from activebroker.directory.parts import SUPPLIER, Channel, Derived, Port, Relay, Root, Stage
+from activebroker.directory.parts import SUPPLIER, Channel, Derived, Inlet, Relay, Root, Stage
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.recovery import Stages
 from activebroker.directory.requests import Attempt, Calls, Change, RequestQueue
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import (
-    AbandonPort,
+    AbandonInlet,
     CallBody,
+    CloseInlet,
     CloseOutlet,
-    ClosePort,
     FinishFlow,
-    ForgetTaker,
-    ReleasePort,
+    ForgetSubscriber,
+    ReleaseInlet,
     ReportSent,
     Undeploy,
 )
@@ -59,10 +59,10 @@ class Endings:
             channel.closed = True
             for outlet in channel.outlets.values():
                 for flow in self._graph.out_of(outlet.id):
-                    calls.append(self._complete(flow.port))
+                    calls.append(self._complete(flow.inlet))
             calls += [(each.node, CloseOutlet(each.id, True)) for each in channel.left.values()]
             # Consumers of a channel that never had a supplier, and relays.
-            calls += [self._complete(port) for port in channel.ports.values()]
+            calls += [self._complete(inlet) for inlet in channel.inlets.values()]
         yield from self._wiring.tidy([*dict.fromkeys(calls), *ends])
         yield from self._forget(top)
 
@@ -70,9 +70,9 @@ class Endings:
         """The calls that let a filter end when it has all that was published before."""
         on_its_way = yield from self._on_its_way(top)
         calls: Calls = []
-        for port in self._graph.inlets(top):
-            calls.append(self._complete(port))
-            for flow in self._graph.into(port.id):
+        for inlet in self._graph.feeding_inlets(top):
+            calls.append(self._complete(inlet))
+            for flow in self._graph.into(inlet.id):
                 behind = on_its_way.get(flow.outlet.id, {})
                 calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id, behind)))
         return [*calls, *self._wiring.close_flows(top.parent, [], top.name)]
@@ -88,9 +88,9 @@ class Endings:
         )
         return {outlet: at or {} for (outlet, _), at in zip(relays, sent, strict=True)}
 
-    def _complete(self, port: Port) -> tuple[str, CallBody]:
-        flows = tuple(flow.id for flow in self._graph.into(port.id))
-        return port.node, ClosePort(port.id, flows)
+    def _complete(self, inlet: Inlet) -> tuple[str, CallBody]:
+        flows = tuple(flow.id for flow in self._graph.into(inlet.id))
+        return inlet.node, CloseInlet(inlet.id, flows)
 
     def _forget(self, top: Channel) -> Change:
         """Take a closed channel and all below it out of the picture."""
@@ -106,8 +106,8 @@ class Endings:
                 channel.checkpoint, channel.returning, channel.next = None, False, None
                 self._checkpoints.forget(channel.name)
                 self._recoveries.forget(channel.name)
-            channel.ports.clear()
-            channel.takers.clear()
+            channel.inlets.clear()
+            channel.subscribers.clear()
             channel.left.clear()
         self._graph.bury(top, CLOSED_KEPT)
         yield from self._wiring.feed_relays(top.root)
@@ -123,7 +123,7 @@ class Endings:
         self._retire()
 
     def drained(self, outlet_id: int, stopped: bool) -> None:
-        """An outlet that has ended keeps nothing any more; its filter was `stopped`, or not."""
+        """An outlet that has ended retains nothing any more; its filter was `stopped`, or not."""
         for each in self._graph.channels.values():
             if (outlet := each.outlets.get(outlet_id)) is not None:
                 outlet.drained = True
@@ -137,17 +137,17 @@ class Endings:
                 outlet.drained = True
                 if stopped:
                     relay.stopped = True
-                    self._context.ask(relay.own.node, ForgetTaker(relay.own.id, relay.name))
+                    self._context.ask(relay.own.node, ForgetSubscriber(relay.own.id, relay.name))
         self._retire()
 
     def _stopped(self, channel: Derived, stage: Stage) -> None:
-        """A filter has ended before its channel: keep nothing for it, and do not recover it."""
+        """A filter has ended before its channel: retain nothing for it, and do not recover it."""
         serving = [flow.outlet for flow in self._graph.into(stage.id)]
-        before = self._graph.keepers(channel.parent, channel.name)
+        before = self._graph.retaining(channel.parent, channel.name)
         alone = len(channel.stages) == 1  # else each has what is at its node
         channel.stopped = alone
         for outlet in (*serving, *(each for each in before if alone or each.node == stage.node)):
-            self._context.ask(outlet.node, ForgetTaker(outlet.id, channel.name))
+            self._context.ask(outlet.node, ForgetSubscriber(outlet.id, channel.name))
 
     def _retire(self) -> None:
         """Relays that have passed on all of a supplier that has left are over.
@@ -171,13 +171,15 @@ class Endings:
     # --- what is lost -------------------------------------------------------------------------
 
     def forget_subscriptions(self, node: str) -> None:
-        """Wait for nobody there to settle: what is under way may depend on it."""
+        """Wait for nobody there to acknowledge: what is under way may depend on it."""
         for channel in self._graph.channels.values():
-            for port in channel.ports.values():
-                if port.node == node and port.makes is None:
-                    serving = [flow.outlet for flow in self._graph.into(port.id)]
-                    for outlet in (*serving, *self._graph.keepers(channel, port.taker)):
-                        self._context.ask(outlet.node, ForgetTaker(outlet.id, port.taker))
+            for inlet in channel.inlets.values():
+                if inlet.node == node and inlet.makes is None:
+                    serving = [flow.outlet for flow in self._graph.into(inlet.id)]
+                    for outlet in (*serving, *self._graph.retaining(channel, inlet.subscriber)):
+                        self._context.ask(
+                            outlet.node, ForgetSubscriber(outlet.id, inlet.subscriber)
+                        )
 
     def lose(self, name: str, died: bool) -> Change:
         """A node is gone, with all it had; `died`: not in good order."""
@@ -188,9 +190,9 @@ class Endings:
                 for outlet in list(channel.outlets.values()):
                     if outlet.node == name and outlet.supplier is not None:
                         yield from self.remove_supplier(channel, outlet.supplier)
-            for port in list(channel.ports.values()):
-                if port.node == name and port.makes is None:
-                    yield from self._wiring.remove_port(channel, port.id)
+            for inlet in list(channel.inlets.values()):
+                if inlet.node == name and inlet.makes is None:
+                    yield from self._wiring.remove_inlet(channel, inlet.id)
         # What is derived from a lost filter's channel goes on before it does.
         for channel in reversed(self._graph.derived_downwards()):
             lost = [each for each in channel.stages.values() if each.node == name]
@@ -210,9 +212,9 @@ class Endings:
             elif relay.own.node == name and not relay.fed:
                 # What is on its way arrives; who is lost now cannot go on with it.
                 yield from self._wiring.tidy(
-                    (outlet.node, ForgetTaker(outlet.id, taker))
+                    (outlet.node, ForgetSubscriber(outlet.id, subscriber))
                     for outlet in relay.outlets.values()
-                    for taker in relay.takers
+                    for subscriber in relay.subscribers
                 )
 
     def _lose_stages(self, channel: Derived, lost: list[Stage]) -> Change:
@@ -221,7 +223,7 @@ class Endings:
         for stage in lost:
             self._graph.displace(channel, stage.id)
         yield from self._wiring.tidy(
-            (port.node, ReleasePort(port.id, outlets)) for port in channel.ports.values()
+            (inlet.node, ReleaseInlet(inlet.id, outlets)) for inlet in channel.inlets.values()
         )
 
     def _lose_filter(self, channel: Derived, node: str) -> Change:
@@ -278,12 +280,12 @@ class Endings:
             f"What {relay.at!r} passed on of supplier {relay.supplier!r} could not go on. "
             "Subscribe, or derive, again."
         )
-        for port in relay.wanting:
-            if isinstance(port.makes, Derived):
-                yield from self.abandon(port.makes, reason)
+        for inlet in relay.wanting:
+            if isinstance(inlet.makes, Derived):
+                yield from self.abandon(inlet.makes, reason)
             else:
-                yield from self._wiring.tidy([(port.node, AbandonPort(port.id, reason))])
-                yield from self._wiring.remove_port(relay.parent, port.id)
+                yield from self._wiring.tidy([(inlet.node, AbandonInlet(inlet.id, reason))])
+                yield from self._wiring.remove_inlet(relay.parent, inlet.id)
 
     def abandon(self, top: Derived, reason: str) -> Change:
         """What made a channel's events is gone: end it for its consumers, with all below it."""
@@ -294,13 +296,13 @@ class Endings:
             stages = channel.stages.values()
             calls += [(stage.node, Undeploy(stage.id, True)) for stage in stages]
             calls += [(each.node, CloseOutlet(each.id, True)) for each in channel.left.values()]
-            consumers = [each for each in channel.ports.values() if each.makes is None]
+            consumers = [each for each in channel.inlets.values() if each.makes is None]
             if channel is top:
                 for stage in stages:
                     calls += self._wiring.stop_feeding(channel, stage)
-            calls += [(port.node, AbandonPort(port.id, reason)) for port in consumers]
+            calls += [(inlet.node, AbandonInlet(inlet.id, reason)) for inlet in consumers]
         # Its stages may be gone before it has another place.
         outlets = top.parent.outlets.values()
-        calls += [(each.node, ForgetTaker(each.id, top.name)) for each in outlets]
+        calls += [(each.node, ForgetSubscriber(each.id, top.name)) for each in outlets]
         yield from self._wiring.tidy(calls)
         yield from self._forget(top)

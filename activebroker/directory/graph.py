@@ -1,6 +1,6 @@
 """The picture of a fabric: how its parts belong together, and what follows from that.
 
-Every port of a channel is fed by a flow from every outlet of it that is meant for it, or from the
+Every inlet of a channel is fed by a flow from every outlet of it that is meant for it, or from the
 relay to which that outlet's supplier has handed it over.
 """
 
@@ -13,9 +13,9 @@ from activebroker.directory.parts import (
     Channel,
     Derived,
     Flow,
+    Inlet,
     Made,
     Outlet,
-    Port,
     Relay,
     Root,
     Stage,
@@ -25,7 +25,7 @@ from activebroker.protocol.specs import UNPLACED
 
 
 class Graph:
-    """The whole picture. Ids are given here, for outlets, ports, stages and flows alike."""
+    """The whole picture. Ids are given here, for outlets, inlets, stages and flows alike."""
 
     def __init__(self) -> None:
         self.channels: dict[str, Channel] = {}
@@ -44,7 +44,9 @@ class Graph:
             for outlet in channel.outlets.values():
                 if outlet.node == node and outlet.supplier is not None:
                     suppliers.append(f"{outlet.supplier} of {channel.name}")
-            subscriptions += sum(p.node == node and p.makes is None for p in channel.ports.values())
+            subscriptions += sum(
+                p.node == node and p.makes is None for p in channel.inlets.values()
+            )
         for each in self.derived:
             filters += [each.name for stage in each.stages.values() if stage.node == node]
         filters += [
@@ -116,21 +118,22 @@ class Graph:
         """The relay whose outlet this is."""
         return next((each for each in self.relays.values() if outlet.id in each.outlets), None)
 
-    def serving(self, channel: Channel, own: Outlet, port: Port) -> Outlet:
-        """The outlet that serves a port with what leaves by a channel's outlet `own`: a relay's,
+    def serving(self, channel: Channel, own: Outlet, inlet: Inlet) -> Outlet:
+        """The outlet that serves an inlet with what leaves by a channel's outlet `own`: a relay's,
         if it has been handed over to one."""
-        if own.supplier is None or port.relays or port.beside:
+        if own.supplier is None or inlet.relays or inlet.beside:
             return own
         relays = self.relays_of(channel, own.supplier)
         for relay in relays:
-            if port.taker in relay.takers:
+            if inlet.subscriber in relay.subscribers:
                 return relay.outlet or own
         newcomers = (relay.outlet for relay in relays if relay.newcomers)
         return next(newcomers, None) or own
 
-    def keepers(self, channel: Channel, taker: str) -> list[Outlet]:
-        """The outlets that may keep something of a channel for a taker that others serve, or that
-        is gone: those that have left, and those of suppliers with relays, before the relays."""
+    def retaining(self, channel: Channel, subscriber: str) -> list[Outlet]:
+        """The outlets that may retain something of a channel for a subscriber that others serve, or
+        that is gone: those that have left, and those of suppliers with relays, before the
+        relays."""
         relays = self.relays_of(channel)
         handed_over = {relay.own.id: None for relay in relays}
         return [
@@ -139,29 +142,31 @@ class Graph:
             *(
                 outlet
                 for relay in relays
-                if taker in relay.takers
+                if subscriber in relay.subscribers
                 for outlet in relay.outlets.values()
             ),
         ]
 
-    def inlets(self, made: Made) -> list[Port]:
-        """The ports of its stages."""
-        return [made.parent.ports[stage_id] for stage_id in made.stages]
+    def feeding_inlets(self, made: Made) -> list[Inlet]:
+        """The inlets of its stages."""
+        return [made.parent.inlets[stage_id] for stage_id in made.stages]
 
     def rewant(self, relay: Relay) -> bool:
-        """Let a relay's feed carry what its takers want together; False if it does already.
+        """Let a relay's feed carry what its subscribers want together; False if it does already.
 
-        Takers that are gone are forgotten.
+        Subscribers that are gone are forgotten.
         """
-        ports = relay.wanting
-        present = {port.taker: None for port in ports}
-        relay.takers = {name: since for name, since in relay.takers.items() if name in present}
-        wanted = union(port.predicate for port in ports)
+        inlets = relay.wanting
+        present = {inlet.subscriber: None for inlet in inlets}
+        relay.subscribers = {
+            name: since for name, since in relay.subscribers.items() if name in present
+        }
+        wanted = union(inlet.predicate for inlet in inlets)
         if wanted == relay.wanted:
             return False
         relay.wanted = wanted
-        for port in self.inlets(relay):
-            port.predicate = wanted
+        for inlet in self.feeding_inlets(relay):
+            inlet.predicate = wanted
         return True
 
     def remove_relay(self, relay: Relay) -> None:
@@ -171,59 +176,59 @@ class Graph:
         self.relays.pop(relay.name, None)
 
     def place(self, made: Made, node: str, engine: str = "python") -> Stage:
-        """Put a stage of a derived channel, or a relay, on a node: a port on its parent, an outlet
-        here."""
+        """Put a stage of a derived channel, or a relay, on a node: an inlet on its parent, an
+        outlet here."""
         stage = Stage(self.new_id(), node, engine)
         made.stages[stage.id] = stage
         made.outlets[stage.id] = Outlet(stage.id, node, made.supplier)
         self.input(made, stage)
         return stage
 
-    def input(self, made: Made, stage: Stage) -> Port:
-        """The port of a stage on the parent channel, as the channel's place wants it."""
+    def input(self, made: Made, stage: Stage) -> Inlet:
+        """The inlet of a stage on the parent channel, as the channel's place wants it."""
         beside = made.at == SUPPLIER
-        port = Port(stage.id, stage.node, made.predicate, made, beside, made.recovers)
-        made.parent.ports[stage.id] = port
-        return port
+        inlet = Inlet(stage.id, stage.node, made.predicate, made, beside, made.recovers)
+        made.parent.inlets[stage.id] = inlet
+        return inlet
 
     def relocate(self, channel: Derived, at: str) -> None:
-        """Change what the channel's place is called, and with it what its stages' ports want."""
+        """Change what the channel's place is called, and with it what its stages' inlets want."""
         channel.at, channel.instead = at, ""
-        for port in self.inlets(channel):
-            port.beside, port.recovers = at == SUPPLIER, channel.recovers
+        for inlet in self.feeding_inlets(channel):
+            inlet.beside, inlet.recovers = at == SUPPLIER, channel.recovers
 
     def unplace(self, made: Made) -> None:
         """Let its stages be nowhere, with the flows that they have to have again."""
         for stage in made.stages.values():
-            port = made.parent.ports[stage.id]
-            stage.node = made.outlets[stage.id].node = port.node = UNPLACED
+            inlet = made.parent.inlets[stage.id]
+            stage.node = made.outlets[stage.id].node = inlet.node = UNPLACED
 
     def displace(self, made: Made, stage_id: int) -> None:
         """Take a stage out again, with all flows into and out of it."""
         made.stages.pop(stage_id, None)
         self.remove_outlet(made, stage_id)
-        self.remove_port(made.parent, stage_id)
+        self.remove_inlet(made.parent, stage_id)
 
-    def connect(self, channel: Channel | Relay, outlet: Outlet, port: Port) -> Flow:
-        flow = Flow(self.new_id(), channel, outlet, port)
+    def connect(self, channel: Channel | Relay, outlet: Outlet, inlet: Inlet) -> Flow:
+        flow = Flow(self.new_id(), channel, outlet, inlet)
         self.flows[flow.id] = flow
         return flow
 
-    def missing(self, channel: Channel) -> Iterator[tuple[Outlet, Port]]:
+    def missing(self, channel: Channel) -> Iterator[tuple[Outlet, Inlet]]:
         """Pairs that should be connected and are not."""
         linked = self._linked()
-        for port in channel.ports.values():
-            if port.relays:
+        for inlet in channel.inlets.values():
+            if inlet.relays:
                 continue  # a relay is connected where it is placed
             for own in channel.outlets.values():
-                here = own.node == port.node
-                if (_stream(own), port.takers) not in linked and (here or not port.beside):
-                    yield self.serving(channel, own, port), port
+                here = own.node == inlet.node
+                if (_stream(own), inlet.subscribers) not in linked and (here or not inlet.beside):
+                    yield self.serving(channel, own, inlet), inlet
 
     def through(self, channel: Derived) -> list[tuple[str, str]]:
         """The nodes of the flows that are missing into and out of a derived channel's filter."""
         into = [pair for pair in self.missing(channel.parent) if pair[1].makes is channel]
-        return [(outlet.node, port.node) for outlet, port in [*into, *self.missing(channel)]]
+        return [(outlet.node, inlet.node) for outlet, inlet in [*into, *self.missing(channel)]]
 
     def unserved(self, child: Derived) -> list[str]:
         """The nodes where streams of the parent begin that feed no stage of `child` yet."""
@@ -250,10 +255,10 @@ class Graph:
 
     def _linked(self) -> set[tuple[int | str, int | str]]:
         # By supplier, not by outlet: some are served by a supplier's own, some by its relays.
-        return {(_stream(flow.outlet), flow.port.takers) for flow in self.flows.values()}
+        return {(_stream(flow.outlet), flow.inlet.subscribers) for flow in self.flows.values()}
 
-    def into(self, port_id: int) -> list[Flow]:
-        return [flow for flow in self.flows.values() if flow.port.id == port_id]
+    def into(self, inlet_id: int) -> list[Flow]:
+        return [flow for flow in self.flows.values() if flow.inlet.id == inlet_id]
 
     def out_of(self, outlet_id: int) -> list[Flow]:
         return [flow for flow in self.flows.values() if flow.outlet.id == outlet_id]
@@ -268,9 +273,9 @@ class Graph:
         source.outlets.pop(outlet_id, None)
         return self._drop(self.out_of(outlet_id))
 
-    def remove_port(self, channel: Channel, port_id: int) -> list[Flow]:
-        channel.ports.pop(port_id, None)
-        return self._drop(self.into(port_id))
+    def remove_inlet(self, channel: Channel, inlet_id: int) -> list[Flow]:
+        channel.inlets.pop(inlet_id, None)
+        return self._drop(self.into(inlet_id))
 
     def _drop(self, flows: list[Flow]) -> list[Flow]:
         for flow in flows:

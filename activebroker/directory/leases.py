@@ -20,7 +20,7 @@ class Leases:
     def taken(self, channel: Channel) -> bool:
         """Whether there is a subscription, or something derived from it."""
         children = self._graph.children(channel)
-        return bool(channel.ports) or any(not child.closed for child in children)
+        return bool(channel.inlets) or any(not child.closed for child in children)
 
     def disown(self, node: str) -> None:
         """A process is gone, and a successor of its name owns nothing."""

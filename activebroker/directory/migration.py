@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from activebroker.directory.context import Context
 from activebroker.directory.graph import Graph
-from activebroker.directory.parts import Derived, Flow, Made, Outlet, Port, Relay, Root, Stage
+from activebroker.directory.parts import Derived, Flow, Inlet, Made, Outlet, Relay, Root, Stage
 from activebroker.matching import union
 from activebroker.protocol.messages import Move, Offload, PrepareMove, SwapFlows
 from activebroker.protocol.specs import FlowSpec, StageSpec
@@ -50,7 +50,8 @@ class Migration:
     sources: dict[int, tuple[Outlet, FlowSpec]]
     outputs: dict[str, list[FlowSpec]]
     new_flows: list[Flow]
-    kept_at: list[str]  # nodes that keep events for the filter, and must hear what is settled
+    # Nodes that retain events for the filter, and must hear what is acknowledged.
+    retained_at: list[str]
     commit: Callable[[Graph], None]
     request: Move | Offload
     machine: Initiator = field(init=False)
@@ -61,8 +62,8 @@ class Migration:
     def pairs(self) -> list[tuple[str, str]]:
         """(source, target) nodes of the new flows and the hand-overs, for those that have to meet
         first."""
-        flows = [(flow.outlet.node, flow.port.node) for flow in self.new_flows]
-        flows += itertools.product(self.plan.destinations, [self.channel.owner, *self.kept_at])
+        flows = [(flow.outlet.node, flow.inlet.node) for flow in self.new_flows]
+        flows += itertools.product(self.plan.destinations, [self.channel.owner, *self.retained_at])
         return [*flows, *itertools.product(self.plan.origins, self.plan.destinations)]
 
     def handle(self, input: Input, context: Context) -> Finish | None:
@@ -106,8 +107,8 @@ def plan_move(
     suppliers: list[tuple[str, str]] = []
     for outlet, before in graph.feeds(channel):
         stage = by_node[outlet.node] if local else new[0]
-        port = Port(stage.id, stage.node, channel.predicate, makes=channel, recovers=True)
-        flow = Flow(graph.new_id(), parent, outlet, port)
+        inlet = Inlet(stage.id, stage.node, channel.predicate, makes=channel, recovers=True)
+        flow = Flow(graph.new_id(), parent, outlet, inlet)
         inputs.append(flow)
         after = tuple(each.id for each in before)
         swaps.append(
@@ -116,7 +117,7 @@ def plan_move(
                 old=after,
                 new=flow.id,
                 destination=stage.node,
-                origin=before[0].port.node if before else None,
+                origin=before[0].inlet.node if before else None,
             )
         )
         sources[flow.id] = outlet, flow.spec(after)
@@ -127,10 +128,10 @@ def plan_move(
     outputs: dict[str, list[FlowSpec]] = {node: [] for node in new_outlets}
     out_flows: list[Flow] = []
     for node, outlet in new_outlets.items():
-        for port in channel.ports.values():
-            flow = Flow(graph.new_id(), channel, outlet, port)
+        for inlet in channel.inlets.values():
+            flow = Flow(graph.new_id(), channel, outlet, inlet)
             out_flows.append(flow)
-            after = tuple(each.id for each in old_flows if each.port.id == port.id)
+            after = tuple(each.id for each in old_flows if each.inlet.id == inlet.id)
             outputs[node].append(flow.spec(after))
 
     plan = Plan(
@@ -159,7 +160,7 @@ def plan_move(
             channel.outlets[stage.id] = new_outlets[stage.node]
             graph.input(channel, stage)
         for flow in inputs:
-            flow.port = parent.ports[flow.port.id]
+            flow.inlet = parent.inlets[flow.inlet.id]
         for flow in (*inputs, *out_flows):
             graph.flows[flow.id] = flow
 
@@ -171,7 +172,7 @@ def plan_move(
         sources=sources,
         outputs=outputs,
         new_flows=[*inputs, *out_flows],
-        kept_at=[each.node for each in graph.keepers(parent, channel.name)],
+        retained_at=[each.node for each in graph.retaining(parent, channel.name)],
         commit=commit,
         request=request,
     )
@@ -188,12 +189,12 @@ def plan_offload(
 ) -> Migration:
     """Hand what a supplier's outlet `own` serves by the flows `moved` to a relay at `node`."""
     stage = Stage(graph.new_id(), node)
-    wanted = union(flow.port.predicate for flow in moved)
+    wanted = union(flow.inlet.predicate for flow in moved)
     relay = Relay(f"relay {stage.id}", channel, request.supplier, own, node, wanted)
     outlet = Outlet(stage.id, node, own.supplier)
-    port = Port(stage.id, node, wanted, relay, recovers=True)
-    feed = Flow(graph.new_id(), channel, own, port)
-    out_flows = [Flow(graph.new_id(), channel, outlet, flow.port) for flow in moved]
+    inlet = Inlet(stage.id, node, wanted, relay, recovers=True)
+    feed = Flow(graph.new_id(), channel, own, inlet)
+    out_flows = [Flow(graph.new_id(), channel, outlet, flow.inlet) for flow in moved]
     plan = Plan(
         derivation=graph.new_id(),
         channel=channel.name,
@@ -218,8 +219,8 @@ def plan_offload(
         graph.relays[relay.name] = relay
         relay.stages[stage.id] = stage
         relay.outlets[stage.id] = outlet
-        relay.takers = {flow.port.taker: {} for flow in moved}
-        channel.ports[stage.id] = port
+        relay.subscribers = {flow.inlet.subscriber: {} for flow in moved}
+        channel.inlets[stage.id] = inlet
         if request.consumers is None:
             for each in graph.relays_of(channel, own.supplier):
                 each.newcomers = each is relay
@@ -236,7 +237,7 @@ def plan_offload(
             ]
         },
         new_flows=[feed, *out_flows],
-        kept_at=[],
+        retained_at=[],
         commit=commit,
         request=request,
     )

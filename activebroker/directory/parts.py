@@ -1,5 +1,5 @@
 """What the picture of a fabric is made of: channels and relays, the outlets that produce their
-events, the ports that want them, and the flows between.
+events, the inlets that want them, and the flows between.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope
-from activebroker.protocol.specs import ChannelInfo, Checkpoint, FlowSpec, Positions, StageSpec
+from activebroker.protocol.specs import ChannelInfo, Checkpoint, FlowSpec, Offsets, StageSpec
 
 SUPPLIER, CONSUMER, SPARK = "supplier", "consumer", "spark"
 FIXED_PLACES = (SUPPLIER, CONSUMER, SPARK)
@@ -19,7 +19,7 @@ FIXED_PLACES = (SUPPLIER, CONSUMER, SPARK)
 class Outlet:
     """Produces a channel's events at `node`. `supplier` is None at a stage.
 
-    `drained`: it has ended, and nothing is kept there for anybody.
+    `drained`: it has ended, and nothing is retained there for anybody.
     """
 
     id: int
@@ -29,14 +29,14 @@ class Outlet:
 
 
 @dataclass(slots=True)
-class Port:
+class Inlet:
     """Wants a channel's events at `node`: what `predicate` says, which may be wider than what the
     filter there forwards (not `certain`).
 
     `makes` is the derived channel whose filter it feeds, or the relay, None for a subscription;
-    `recovers`: if its node is lost, what it feeds goes on elsewhere. A relay's port wants its own
+    `recovers`: if its node is lost, what it feeds goes on elsewhere. A relay's inlet wants its own
     supplier's outlet only. `beside`: it is that of a filter at the supplier, and wants only streams
-    that begin beside it, and only those that feed no other port of that filter.
+    that begin beside it, and only those that feed no other inlet of that filter.
     """
 
     id: int
@@ -48,15 +48,15 @@ class Port:
     certain: bool = True
 
     @property
-    def takers(self) -> int | str:
-        """Names the ports that share the streams between them: this one alone, or all of a filter
+    def subscribers(self) -> int | str:
+        """Names the inlets that share the streams between them: this one alone, or all of a filter
         at its suppliers."""
-        return self.taker if self.beside else self.id
+        return self.subscriber if self.beside else self.id
 
     @property
-    def taker(self) -> str:
-        """Who takes the events in the end, wherever the port is."""
-        return f"port {self.id}" if self.makes is None else self.makes.name
+    def subscriber(self) -> str:
+        """Who takes the events in the end, wherever the inlet is."""
+        return f"inlet {self.id}" if self.makes is None else self.makes.name
 
     @property
     def relays(self) -> bool:
@@ -66,7 +66,7 @@ class Port:
 
 @dataclass(slots=True)
 class Stage:
-    """A filter at a node; its port is on the parent channel, its outlet on its own channel."""
+    """A filter at a node; its inlet is on the parent channel, its outlet on its own channel."""
 
     id: int
     node: str
@@ -78,37 +78,37 @@ class Flow:
     id: int
     channel: Channel | Relay
     outlet: Outlet
-    port: Port
+    inlet: Inlet
 
     @property
     def crosses(self) -> bool:
         """Whether it leads from one node to another."""
-        return self.outlet.node != self.port.node
+        return self.outlet.node != self.inlet.node
 
     def spec(
         self,
         after: tuple[int, ...] = (),
-        since: Positions | None = None,
+        since: Offsets | None = None,
         resumes: bool = False,
         behind: bool = False,
-        began: Positions | None = None,
+        began: Offsets | None = None,
     ) -> FlowSpec:
         return FlowSpec(
             self.id,
             self.outlet.id,
             self.outlet.node,
-            self.port.id,
-            self.port.node,
-            self.port.predicate,
+            self.inlet.id,
+            self.inlet.node,
+            self.inlet.predicate,
             after,
             since or {},
             self.outlet.supplier,
-            self.port.taker,
-            self.port.recovers,
+            self.inlet.subscriber,
+            self.inlet.recovers,
             resumes,
             behind,
             began or {},
-            self.port.certain,
+            self.inlet.certain,
         )
 
 
@@ -124,8 +124,9 @@ class Next:
 
 @dataclass(slots=True, eq=False)
 class _Channel:
-    """`left` are outlets that have ended, and where something may still be kept for who takes the
-    channel. `takers` are those who take it, each with the positions behind which it began to.
+    """`left` are outlets that have ended, and where something may still be retained for who takes
+    the channel. `subscribers` are those who take it, each with the offsets behind which it began
+    to.
 
     `versions` are those of its events' class that it was opened with; what is derived from it and
     has events of that class shares them. `ended` tells why it has.
@@ -136,9 +137,9 @@ class _Channel:
     closed: bool = False
     ended: str = ""
     outlets: dict[int, Outlet] = field(default_factory=dict)
-    ports: dict[int, Port] = field(default_factory=dict)
+    inlets: dict[int, Inlet] = field(default_factory=dict)
     left: dict[int, Outlet] = field(default_factory=dict)
-    takers: dict[str, Positions] = field(default_factory=dict)
+    subscribers: dict[str, Offsets] = field(default_factory=dict)
     versions: list[TypeDescription] = field(default_factory=list)
 
     def outlet(self, supplier: str) -> Outlet | None:
@@ -220,9 +221,9 @@ class Derived(_Channel):
         return self.envelope.predicate
 
     @property
-    def wanting(self) -> list[Port]:
-        """The ports of those who take it."""
-        return list(self.ports.values())
+    def wanting(self) -> list[Inlet]:
+        """The inlets of those who take it."""
+        return list(self.inlets.values())
 
     @property
     def places(self) -> list[tuple[str, int]]:
@@ -243,9 +244,9 @@ class Relay:
     """What a broker passes on of one supplier of the channel `parent`: `own` is the supplier's
     outlet, which feeds it. It is placed, saved and recovered as a filter is, at one stage.
 
-    `takers` are those it serves, wherever they are (with no positions: from the relay's begin).
+    `subscribers` are those it serves, wherever they are (with no offsets: from the relay's begin).
     `newcomers`: it serves those who come later, too. `wanted` is the predicate of its feed, `since`
-    the positions from which on the feed carries that.
+    the offsets from which on the feed carries that.
     """
 
     recovers: ClassVar[bool] = True
@@ -256,9 +257,9 @@ class Relay:
     at: str
     wanted: str | None
     newcomers: bool = False
-    since: Positions = field(default_factory=dict)
+    since: Offsets = field(default_factory=dict)
     outlets: dict[int, Outlet] = field(default_factory=dict)
-    takers: dict[str, Positions] = field(default_factory=dict)
+    subscribers: dict[str, Offsets] = field(default_factory=dict)
     stages: dict[int, Stage] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     stopped: bool = False
@@ -286,13 +287,15 @@ class Relay:
         return next(iter(self.outlets.values()), None)
 
     @property
-    def wanting(self) -> list[Port]:
-        """The ports of those whom it serves."""
-        return [port for port in self.parent.ports.values() if port.taker in self.takers]
+    def wanting(self) -> list[Inlet]:
+        """The inlets of those whom it serves."""
+        return [
+            inlet for inlet in self.parent.inlets.values() if inlet.subscriber in self.subscribers
+        ]
 
     @property
     def fed(self) -> bool:
-        """Whether its supplier, or what is kept of it, is there still."""
+        """Whether its supplier, or what is retained of it, is there still."""
         return self.own.id in self.parent.outlets or self.own.id in self.parent.left
 
     def stage_spec(
@@ -314,6 +317,6 @@ Channel = Root | Derived
 Made = Derived | Relay  # by a stage: of a filter, or of a relay
 
 
-def inputs_of(made: Made) -> Positions:
+def inputs_of(made: Made) -> Offsets:
     """How far it has come with what feeds it, by its last checkpoint."""
     return made.checkpoint.inputs if made.checkpoint is not None else {}

@@ -43,7 +43,7 @@ class Placing:
         self._recoveries = recoveries
 
     def connect(self, channel: Channel) -> Change:
-        """Give every port of a channel, and of what is derived from it at the supplier, a flow
+        """Give every inlet of a channel, and of what is derived from it at the supplier, a flow
         from every outlet."""
         for child in self._graph.children(channel):
             if self._is_beside(child):

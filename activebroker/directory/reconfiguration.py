@@ -16,11 +16,11 @@ from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
 from activebroker.matching import union
 from activebroker.protocol.messages import ChangeStage, KeepStage, Reconfigure, ReportSent
-from activebroker.protocol.specs import Positions, later
+from activebroker.protocol.specs import Offsets, later
 
 STAYS = "stays as it was"
 LATE = "did not get so far in time"
-CHANGING = "is still changing: what it has made before is not settled"
+CHANGING = "is still changing: what it has made before is not acknowledged"
 
 
 def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
@@ -39,7 +39,9 @@ def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
             f"The filter of channel {channel.name!r} {STAYS}: supplier "
             f"{relays[0].supplier!r} has handed it over to {relays[0].at!r}. Derive it anew."
         )
-    wanted = dict.fromkeys([channel.predicate, *(each.predicate for each in graph.inlets(channel))])
+    wanted = dict.fromkeys(
+        [channel.predicate, *(each.predicate for each in graph.feeding_inlets(channel))]
+    )
     wide = union([*wanted, body.envelope.predicate])
     change = channel.next = Next(graph.new_id(), body.envelope)
     outcome: str | None = f"{STAYS}: a source of its events did not answer"
@@ -72,16 +74,16 @@ def _change(
     patience: float,
     feeds: list[tuple[Outlet, list[Flow]]],
     sent: list[Any],
-    widened: dict[int, Positions],
+    widened: dict[int, Offsets],
 ) -> Change:
     """Let the stages change, each behind what it was `sent`. Returns what has become of that, if
     they have not."""
     stages = list(channel.stages.values())
-    behind: dict[int, dict[int, Positions]] = {stage.id: {} for stage in stages}
-    passed: dict[int, Positions] = {stage.id: {} for stage in stages}
+    behind: dict[int, dict[int, Offsets]] = {stage.id: {} for stage in stages}
+    passed: dict[int, Offsets] = {stage.id: {} for stage in stages}
     for (outlet, flows), upto in zip(feeds, sent, strict=True):
         for flow in flows:
-            stage_id = flow.port.id
+            stage_id = flow.inlet.id
             behind[stage_id][outlet.id] = upto
             passed[stage_id] = later(passed[stage_id], widened[outlet.id])
     answers = yield Attempt(

@@ -20,7 +20,7 @@ from activebroker.directory.recovery import PROOF, Recovery, Refusals, Stages
 from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import ReportSent, Undeploy
-from activebroker.protocol.specs import NOWHERE, Positions
+from activebroker.protocol.specs import NOWHERE, Offsets
 
 log = logging.getLogger(__name__)
 TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it comes further before
@@ -162,11 +162,11 @@ class Recoveries:
             [(each.node, ReportSent(each.id, made.name)) for each in asked], PROOF
         )
         sent = dict(zip((each.id for each in asked), answers, strict=True))
-        stuck: Positions = {}
+        stuck: Offsets = {}
         for outlet in feeds:
             if (at := sent.get(outlet.id)) is not None:
-                for supplier, position in at.items():
-                    if position > (come := inputs.get(supplier, NOWHERE)):
+                for supplier, offset in at.items():
+                    if offset > (come := inputs.get(supplier, NOWHERE)):
                         stuck[supplier] = come
                 continue
             # What does not tell, or has died with what it feeds, may have sent as much as that.

@@ -1,7 +1,7 @@
 """When the node of a derived channel's filter, or of a relay, is lost: it goes on at another place.
 
 It starts from its last checkpoint. Who fed it sends again what the checkpoint has not seen, which
-was kept for it; who takes its events tells how far it has come, and gets no event again. So
+was retained for it; who takes its events tells how far it has come, and gets no event again. So
 consumers miss nothing and see nothing twice, as long as what the filter makes is a function of what
 it gets.
 
@@ -29,8 +29,8 @@ from activebroker.directory.parts import (
 )
 from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import Deploy, OpenFlow, ReleasePort, ReportNode, Undeploy
-from activebroker.protocol.specs import Member, Positions, later
+from activebroker.protocol.messages import Deploy, OpenFlow, ReleaseInlet, ReportNode, Undeploy
+from activebroker.protocol.specs import Member, Offsets, later
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Recovery:
                 if stage.node in load:
                     load[stage.node] += 1
         brokers = sorted(load, key=lambda at: (at != made.at, at == self._me, load[at]))
-        consumers = [port.node for port in made.wanting]
+        consumers = [inlet.node for inlet in made.wanting]
         match made:
             case Derived():
                 beside = [
@@ -133,24 +133,24 @@ class Recovery:
         if made.stopped:  # as they have told by now, and it would be anew
             return None
         outlets = tuple(stage for _, stage in old)
-        ports = made.wanting
-        asked = [port for port in ports if port.node in self._members]
+        inlets = made.wanting
+        asked = [inlet for inlet in inlets if inlet.node in self._members]
         came = yield from self._wiring.tidy(
-            (port.node, ReleasePort(port.id, outlets)) for port in asked
+            (inlet.node, ReleaseInlet(inlet.id, outlets)) for inlet in asked
         )
-        received: dict[int, Positions] = {}
-        for port in ports:
-            if port.makes is not None:  # should it be lost as well, it will go on from there
-                received[port.id] = inputs_of(port.makes)
-        for port, got in zip(asked, came, strict=True):
+        received: dict[int, Offsets] = {}
+        for inlet in inlets:
+            if inlet.makes is not None:  # should it be lost as well, it will go on from there
+                received[inlet.id] = inputs_of(inlet.makes)
+        for inlet, got in zip(asked, came, strict=True):
             if got is not None:
-                received[port.id] = got
-            elif port.node in self._members:
-                self._context.outside.expel(port.node)
-        for port in ports:  # what was before they began is not for them, or has holes for them
-            if port.id in received:
-                began = made.takers.get(port.taker, {})
-                received[port.id] = later(received[port.id], began)
+                received[inlet.id] = got
+            elif inlet.node in self._members:
+                self._context.outside.expel(inlet.node)
+        for inlet in inlets:  # what was before they began is not for them, or has holes for them
+            if inlet.id in received:
+                began = made.subscribers.get(inlet.subscriber, {})
+                received[inlet.id] = later(received[inlet.id], began)
         feeds = self._feeds(made)
         if isinstance(made, Relay) and not feeds:
             return None
@@ -221,9 +221,9 @@ class Recovery:
         yield from self._wiring.tidy([(stage.node, Undeploy(stage.id, discard=True))])
 
     def _feeds(self, made: Made) -> list[tuple[Outlet, bool]]:
-        """The outlets of the parent that keep events for the filter, or will make them: those that
-        serve it no more first, and of each supplier in the order in which they served it. True: it
-        is still served from there, if not now."""
+        """The outlets of the parent that retain events for the filter, or will make them: those
+        that serve it no more first, and of each supplier in the order in which they served it.
+        True: it is still served from there, if not now."""
         graph, parent = self._graph, made.parent
         if isinstance(made, Relay):
             own = made.own
@@ -233,13 +233,13 @@ class Recovery:
         if any(each.node not in self._members for each in earlier_places):
             return []  # the parent's filter goes on anew as well, and will feed it from there
         serving = [outlet for outlet, flows in graph.feeds(made) if flows]
-        earlier = [each for each in graph.keepers(parent, made.name) if each not in serving]
+        earlier = [each for each in graph.retaining(parent, made.name) if each not in serving]
         feeds = [(outlet, False) for outlet in earlier] + [(outlet, True) for outlet in serving]
         return [(outlet, serves) for outlet, serves in feeds if self._lives(outlet)]
 
     def _lives(self, outlet: Outlet) -> bool:
-        """Whether what an outlet keeps can still come. A lost relay goes on if its supplier lives;
-        one of a dead supplier keeps nothing."""
+        """Whether what an outlet retains can still come. A lost relay goes on if its supplier
+        lives; one of a dead supplier retains nothing."""
         if (relay := self._graph.relay_at(outlet)) is None:
             return outlet.node in self._members
         return relay.own.node in self._members and relay.fed
@@ -249,7 +249,7 @@ class Recovery:
         made: Made,
         stage: Stage,
         feeds: list[tuple[Outlet, bool]],
-        received: dict[int, Positions],
+        received: dict[int, Offsets],
     ) -> Change:
         graph = self._graph
         outlet = made.outlets[stage.id]
@@ -260,15 +260,16 @@ class Recovery:
         ]
         up = self._serve(made, stage, feeds)
         flows = [flow for flow, _ in (*down, *up)]
-        pairs = [(flow.outlet.node, flow.port.node) for flow in flows]
+        pairs = [(flow.outlet.node, flow.inlet.node) for flow in flows]
         self._wiring.greet([*pairs, (stage.node, made.owner)])
         self._wiring.expect(flows)
-        # A supplier's own outlet may not be at the end yet of what it gave a relay's takers itself.
+        # A supplier's own outlet may not be at the end yet of what it gave a relay's subscribers
+        # itself.
         behind = isinstance(made, Relay)
         yield from self._wiring.tidy(
             (stage.node, OpenFlow(flow.spec(since=at, behind=behind, began=began)))
             for flow, at in down
-            for began in [made.takers.get(flow.port.taker, {})]
+            for began in [made.subscribers.get(flow.inlet.subscriber, {})]
         )
         yield from self._wiring.tidy(
             (
@@ -278,7 +279,9 @@ class Recovery:
                 ),
             )
             for flow, after in up
-            for began in [(graph.relay_at(flow.outlet) or made.parent).takers.get(made.name, {})]
+            for began in [
+                (graph.relay_at(flow.outlet) or made.parent).subscribers.get(made.name, {})
+            ]
         )
 
     def _serve(
@@ -286,13 +289,13 @@ class Recovery:
     ) -> list[tuple[Flow, tuple[int, ...]]]:
         """Let a stage be fed, in the picture. Returns the flows to open, with those they follow."""
         graph = self._graph
-        port = made.parent.ports[stage.id]
+        inlet = made.parent.inlets[stage.id]
         up: list[tuple[Flow, tuple[int, ...]]] = []
         earlier: list[Flow] = []
         for source, serves in feeds:
             if not self._lives(source):
                 continue  # lost meanwhile
-            flow = Flow(graph.new_id(), made.parent, source, port)
+            flow = Flow(graph.new_id(), made.parent, source, inlet)
             before = tuple(
                 each.id
                 for each in earlier

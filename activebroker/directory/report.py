@@ -57,9 +57,9 @@ def _channel(channel: Channel, graph: Graph, now: float) -> ChannelStatus:
         ended=channel.ended.strip(),
         suppliers=sorted(suppliers),
         supplier_nodes=suppliers,
-        consumers=sum(port.makes is None for port in channel.ports.values()),
+        consumers=sum(inlet.makes is None for inlet in channel.inlets.values()),
         relays=[
-            RelayStatus(relay.supplier, relay.at, list(relay.takers), relay.newcomers)
+            RelayStatus(relay.supplier, relay.at, list(relay.subscribers), relay.newcomers)
             for relay in graph.relays_of(channel)
         ],
     )

@@ -13,13 +13,13 @@ from activebroker.protocol.messages import (
     CloseFlow,
     Deploy,
     ExpectFlow,
-    ForgetTaker,
+    ForgetSubscriber,
     Greet,
     OpenFlow,
     SetPredicate,
     Undeploy,
 )
-from activebroker.protocol.specs import Positions, later
+from activebroker.protocol.specs import Offsets, later
 
 
 class Wiring:
@@ -45,12 +45,12 @@ class Wiring:
                 self._context.tell(target, Greet(source))
 
     def expect(self, flows: Iterable[Flow]) -> None:
-        """Give the ports' nodes notice of new flows, before anything else that concerns them."""
+        """Give the inlets' nodes notice of new flows, before anything else that concerns them."""
         for flow in flows:
-            both = flow.outlet.node in self.members and flow.port.node in self.members
+            both = flow.outlet.node in self.members and flow.inlet.node in self.members
             if flow.crosses and both:
                 source = self.graph.relay_at(flow.outlet) or flow.channel
-                self._context.tell(flow.port.node, ExpectFlow(flow.spec(), source.recovers))
+                self._context.tell(flow.inlet.node, ExpectFlow(flow.spec(), source.recovers))
 
     def check(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Raise Unreachable where of two nodes neither can be dialled."""
@@ -65,31 +65,31 @@ class Wiring:
     # --- flows --------------------------------------------------------------------------------
 
     def connect(self, channel: Channel) -> Change:
-        """Give every port of a channel a flow from every outlet."""
+        """Give every inlet of a channel a flow from every outlet."""
         missing = list(self.graph.missing(channel))
-        self.check((outlet.node, port.node) for outlet, port in missing)
-        flows = [self.graph.connect(channel, outlet, port) for outlet, port in missing]
-        joined = [(self.graph.relay_at(flow.outlet), flow.port.taker) for flow in flows]
-        for relay, taker in joined:
+        self.check((outlet.node, inlet.node) for outlet, inlet in missing)
+        flows = [self.graph.connect(channel, outlet, inlet) for outlet, inlet in missing]
+        joined = [(self.graph.relay_at(flow.outlet), flow.inlet.subscriber) for flow in flows]
+        for relay, subscriber in joined:
             if relay is not None:
-                relay.takers[taker] = {}
+                relay.subscribers[subscriber] = {}
         yield from self.feed_relays(channel)
         calls: Calls = []
-        for flow, (relay, taker) in zip(flows, joined, strict=True):
-            since: Positions = {}
+        for flow, (relay, subscriber) in zip(flows, joined, strict=True):
+            since: Offsets = {}
             if relay is not None:
                 # Who is new there must not see the holes in what was sent there before.
-                since = relay.takers[taker] = dict(relay.since)
+                since = relay.subscribers[subscriber] = dict(relay.since)
             calls.append((flow.outlet.node, OpenFlow(flow.spec(since=since))))
         self.expect(flows)
         # A source that is lost meanwhile is no fault of the consumer.
         begun = yield Attempt(calls)
-        for (relay, taker), at in zip(joined, begun, strict=True):
-            takers = channel.takers if relay is None else relay.takers
-            takers[taker] = later(takers.get(taker, {}), at or {})
+        for (relay, subscriber), at in zip(joined, begun, strict=True):
+            subscribers = channel.subscribers if relay is None else relay.subscribers
+            subscribers[subscriber] = later(subscribers.get(subscriber, {}), at or {})
 
     def feed_relays(self, channel: Channel) -> Change:
-        """A relay is sent what its takers want together."""
+        """A relay is sent what its subscribers want together."""
         for relay in self.graph.relays_of(channel):
             if self.graph.rewant(relay) and relay.own.id in channel.outlets:
                 call = relay.own.node, SetPredicate(relay.own.id, relay.name, relay.wanted)
@@ -105,11 +105,11 @@ class Wiring:
     def want(self, channel: Derived, predicate: str | None, certain: bool = True) -> Change:
         """Change what a channel's filter is sent; not `certain`: it is more than it forwards.
 
-        Returns from which positions on each outlet that feeds it does so; None if one has not
+        Returns from which offsets on each outlet that feeds it does so; None if one has not
         answered.
         """
-        for port in self.graph.inlets(channel):
-            port.predicate, port.certain = predicate, certain
+        for inlet in self.graph.feeding_inlets(channel):
+            inlet.predicate, inlet.certain = predicate, certain
         feeds = [outlet for outlet, flows in self.graph.feeds(channel) if flows]
         answers = yield from self.tidy(
             (outlet.node, SetPredicate(outlet.id, channel.name, predicate, certain))
@@ -119,21 +119,25 @@ class Wiring:
             return None
         return {outlet.id: at for outlet, at in zip(feeds, answers, strict=True)}
 
-    def remove_port(self, channel: Channel, port: int) -> Change:
-        """Take a port that is gone for good out of the picture, and stop what flows into it."""
-        taker = channel.ports[port].taker if port in channel.ports else ""
-        flows = self.graph.remove_port(channel, port)
-        yield from self.tidy(self.close_flows(channel, flows, taker))
+    def remove_inlet(self, channel: Channel, inlet: int) -> Change:
+        """Take an inlet that is gone for good out of the picture, and stop what flows into it."""
+        subscriber = channel.inlets[inlet].subscriber if inlet in channel.inlets else ""
+        flows = self.graph.remove_inlet(channel, inlet)
+        yield from self.tidy(self.close_flows(channel, flows, subscriber))
         yield from self.feed_relays(channel)
 
-    def close_flows(self, channel: Channel, flows: list[Flow], taker: str) -> Calls:
-        """Stop the flows of a taker that is gone for good, also where something is only kept."""
+    def close_flows(self, channel: Channel, flows: list[Flow], subscriber: str) -> Calls:
+        """Stop the flows of a subscriber that is gone for good, also where something is only
+        retained."""
         calls: Calls = [
-            (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id, taker)) for flow in flows
+            (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id, subscriber)) for flow in flows
         ]
-        kept_at = self.graph.keepers(channel, taker)
-        channel.takers.pop(taker, None)
-        return [*calls, *((each.node, ForgetTaker(each.id, taker)) for each in kept_at)]
+        retained_at = self.graph.retaining(channel, subscriber)
+        channel.subscribers.pop(subscriber, None)
+        return [
+            *calls,
+            *((each.node, ForgetSubscriber(each.id, subscriber)) for each in retained_at),
+        ]
 
     # --- places of filters --------------------------------------------------------------------
 

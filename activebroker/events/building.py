@@ -12,7 +12,7 @@ from activebroker.core.errors import EventRefused, ProtocolError
 from activebroker.events.batch import Batch
 from activebroker.events.columns.scalars import Int
 from activebroker.events.event import Event
-from activebroker.events.handful import FEW, Handful
+from activebroker.events.small_batch import FEW, SmallBatch
 from activebroker.events.types import EventType
 
 MOST_BYTES = 1 << 30  # of a batch, and so of an event; frames and columns hold twice as much
@@ -36,7 +36,7 @@ def encode(
     if rows < FEW and (record := type.listed) is not None:
         stamps = [times] * rows if isinstance(times, int) else times
         seqs = list(range(first_seq, first_seq + rows))
-        return _bounded(Handful(supplier, type, [seqs, stamps, *record.columns(contents)]))
+        return _bounded(SmallBatch(supplier, type, [seqs, stamps, *record.columns(contents)]))
     return with_header(type, type.codec.encode(contents), rows, supplier, first_seq, times)
 
 
@@ -74,7 +74,7 @@ def build_batch(type: EventType, events: list[Event]) -> Batch:
     contents = [event.content for event in events]
     seqs, times = [event.seq for event in events], [event.time for event in events]
     if len(events) < FEW and (record := type.listed) is not None:
-        few = Handful(events[0].supplier, type, [seqs, times, *record.columns(contents)])
+        few = SmallBatch(events[0].supplier, type, [seqs, times, *record.columns(contents)])
         return _bounded(few)
     columns = [_INT.encode(seqs), _INT.encode(times), *type.codec.encode(contents)]
     return _batch(type, columns, events[0].supplier)

@@ -48,7 +48,7 @@ class EventType:
     class object, so that a class and its copy in another process are one event type. `generic`
     tells that the class was made from a description, because this process lacks the real one. A
     row takes `fixed_width` bytes, and what it holds in the columns whose numbers are `varying`.
-    Where a few events may be kept as lists (see `handful`), `listed` is the record, and `lists`
+    Where a few events may be kept as lists (see `small_batch`), `listed` is the record, and `lists`
     reads them. `defaults` are columns of one row, by the fields that have one.
     """
 

@@ -13,7 +13,7 @@ from activebroker.core.errors import EventTypeError, ProtocolError
 from activebroker.events.batch import Batch
 from activebroker.events.columns.checking import Layout
 from activebroker.events.columns.generic import make_class
-from activebroker.events.handful import Handful, dump_lists, load_lists
+from activebroker.events.small_batch import SmallBatch, dump_lists, load_lists
 from activebroker.events.types import ANY, EventType, remember, typed
 
 # What reading a schema and making classes from it raise when a peer sends nonsense.
@@ -211,9 +211,9 @@ def dump(batch: Batch) -> list[Any]:
     """Return the batch as buffers to send: one Arrow IPC message, without its schema.
 
     The columns are copied once, into one buffer: cheaper than sending a dozen small ones. A
-    handful of events goes as msgpack instead.
+    small of events goes as msgpack instead.
     """
-    if isinstance(batch, Handful):
+    if isinstance(batch, SmallBatch):
         return [dump_lists(batch)]
     return [batch.columns.serialize()]
 

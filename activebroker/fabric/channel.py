@@ -92,18 +92,18 @@ class Channel(Bound):
         if callback is not None:
             check_callback(callback)
         membership = self._membership
-        port = membership.new_port()
+        inlet = membership.new_inlet()
         events = EventQueue(self.name, self.type, policy)
 
         def subscribe() -> Subscription:
-            membership.open_port(port, events)
+            membership.open_inlet(inlet, events)
             try:
-                membership.request(Subscribe(self.name, membership.node, port))
+                membership.request(Subscribe(self.name, membership.node, inlet))
             except BaseException:  # Ctrl-C, too: nobody would take what comes
-                membership.close_port(port)
-                membership.tell(Unsubscribe(self.name, port))  # should it be carried out after all
+                membership.close_inlet(inlet)
+                membership.tell(Unsubscribe(self.name, inlet))  # should it be carried out after all
                 raise
-            subscription = Subscription(membership, self.name, port, events, callback, timeout)
+            subscription = Subscription(membership, self.name, inlet, events, callback, timeout)
             return membership.remember(subscription)
 
         return membership.steadily(subscribe)

@@ -74,7 +74,7 @@ class Membership:
         self._failures: dict[str, FailureLog] = {}
         self._program = Program()
         self._open: dict[int, Closing] = {}
-        self._ports = itertools.count(secrets.randbits(60))
+        self._inlets = itertools.count(secrets.randbits(60))
         self._names = itertools.count(1)
         self._closed = False
         self._rejoining: Rejoining | None = None
@@ -189,16 +189,16 @@ class Membership:
     def publish_no_more(self, buffer: PublishBuffer) -> None:
         self._program.suppliers.pop(id(buffer), None)
 
-    def open_port(self, port: int, queue: EventQueue) -> None:
-        self._runtime.open_port(port, queue)
-        self._program.subscriptions[port] = queue
+    def open_inlet(self, inlet: int, queue: EventQueue) -> None:
+        self._runtime.open_inlet(inlet, queue)
+        self._program.subscriptions[inlet] = queue
 
-    def close_port(self, port: int) -> None:
-        self._program.subscriptions.pop(port, None)
-        self._runtime.close_port(port)
+    def close_inlet(self, inlet: int) -> None:
+        self._program.subscriptions.pop(inlet, None)
+        self._runtime.close_inlet(inlet)
 
-    def new_port(self) -> int:
-        return next(self._ports)
+    def new_inlet(self) -> int:
+        return next(self._inlets)
 
     def new_name(self) -> str:
         return f"{self.node}-{next(self._names)}"

@@ -26,7 +26,7 @@ class Program:
 
     def __init__(self) -> None:
         self.suppliers: dict[int, PublishBuffer] = {}
-        self.subscriptions: dict[int, EventQueue] = {}  # by port
+        self.subscriptions: dict[int, EventQueue] = {}  # by inlet
         self._opened: dict[str, OpenChannel] = {}
         self._derived: dict[str, Derive] = {}  # parents before children
         self._parents: dict[str, str | None] = {}
@@ -68,9 +68,9 @@ class Program:
             _ask(runtime, opening, lambda error: log.error("%s", error))
         for deriving in self._derived.values():
             _ask(runtime, deriving, _underived)
-        for port, queue in list(self.subscriptions.items()):
-            runtime.open_port(port, queue)
-            _ask(runtime, Subscribe(queue.channel, runtime.name, port), queue.end)
+        for inlet, queue in list(self.subscriptions.items()):
+            runtime.open_inlet(inlet, queue)
+            _ask(runtime, Subscribe(queue.channel, runtime.name, inlet), queue.end)
         for buffer in list(self.suppliers.values()):
             opening_one = OpenSupplier(buffer.channel, buffer.supplier, runtime.name)
             outlet = _ask(runtime, opening_one, buffer.fail)

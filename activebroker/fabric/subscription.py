@@ -42,7 +42,7 @@ class Subscription(Closing, Bound):
         self,
         membership: Membership,
         channel: str,
-        port: int,
+        inlet: int,
         events: EventQueue,
         callback: Callable[[Event], object] | None,
         timeout: float | None,
@@ -51,7 +51,7 @@ class Subscription(Closing, Bound):
         self.timeout = timeout
         self.errors = FailureLog()
         self._membership = membership
-        self._port = port
+        self._inlet = inlet
         self._queue = events
         self._queue.unreadable = self._lost
         self._closed = False
@@ -107,7 +107,7 @@ class Subscription(Closing, Bound):
         if not self._closed:
             self._closed, over = True, self._queue.complete
             self._membership.forget(self)
-            self._membership.close_port(self._port)
+            self._membership.close_inlet(self._inlet)
             if not over:
                 self._unsubscribe()
         if self._calling is not None and not self._calling.here:
@@ -115,7 +115,7 @@ class Subscription(Closing, Bound):
 
     def _unsubscribe(self) -> None:
         try:
-            self._membership.request(Unsubscribe(self.channel, self._port), CLOSING)
+            self._membership.request(Unsubscribe(self.channel, self._inlet), CLOSING)
         except (Closed, Unreachable, DeadlineExceeded) as error:
             log.info("unsubscribed from %r without an answer: %s", self.channel, error)
 

@@ -1,7 +1,7 @@
 """Matching: which events of a batch a predicate wants, on whole columns."""
 
-from activebroker.matching.parcel import (
-    Parcel,
+from activebroker.matching.chunk import (
+    Chunk,
     Selection,
     doubted,
     parse,
@@ -11,4 +11,4 @@ from activebroker.matching.parcel import (
     union,
 )
 
-__all__ = ["Parcel", "Selection", "doubted", "parse", "renumbered", "select", "split", "union"]
+__all__ = ["Chunk", "Selection", "doubted", "parse", "renumbered", "select", "split", "union"]

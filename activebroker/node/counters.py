@@ -17,7 +17,7 @@ def counters(plane: Plane, cpu_seconds: float, moves: Moves, peers: Peers) -> No
                 outlet=outlet.id,
                 supplier=outlet.supplier,
                 target=flow.spec.target,
-                port=flow.spec.port,
+                inlet=flow.spec.inlet,
                 offered_events=flow.offered_events,
                 offered_bytes=flow.offered_bytes,
                 sent_events=flow.sent_events,

@@ -12,16 +12,16 @@ from dataclasses import replace
 
 from activebroker.core.errors import Unreachable
 from activebroker.events import Batch, load
-from activebroker.matching import Parcel
+from activebroker.matching import Chunk
+from activebroker.node.dataplane.inlets import Inlets
 from activebroker.node.dataplane.outlets import Outlets, Succession
 from activebroker.node.dataplane.plane import Plane
-from activebroker.node.dataplane.ports import Ports
 from activebroker.node.dataplane.stages import Stages
 from activebroker.node.effects import Departed, ForgetPeer, OutletClosed, SetTimer
 from activebroker.node.links.peers import Peers
 from activebroker.protocol.frame import Buffers
 from activebroker.protocol.messages import Body, Events
-from activebroker.protocol.specs import Position, Positions, later
+from activebroker.protocol.specs import Offset, Offsets, later
 
 AWAITED = 8.0  # seconds that outlets wait for those who were served by the node before: less than
 # it takes a `close` behind them to give up, more than there is between two attempts to join again
@@ -35,7 +35,7 @@ class Departing:
         self,
         plane: Plane,
         outlets: Outlets,
-        ports: Ports,
+        inlets: Inlets,
         stages: Stages,
         peers: Peers,
         before: Departed | None,
@@ -44,7 +44,7 @@ class Departing:
         self._plane = plane
         self._context = plane.context
         self._outlets = outlets
-        self._ports = ports
+        self._inlets = inlets
         self._stages = stages
         self._peers = peers
         self._left: Departed | None = None  # what it leaves behind, while it has not gone
@@ -53,7 +53,7 @@ class Departing:
         self._unacknowledged: dict[int, list[Batch]] = {}  # by supplier's stream
         if before is not None:
             # Let outlets wait until those who were served are back, and go on where they were.
-            outlets.succeed(Succession(before.takers, before.streams))
+            outlets.succeed(Succession(before.subscribers, before.streams))
             stages.filtered = before.filtered
             self._context.effects.append(SetTimer("awaited", AWAITED))
 
@@ -72,13 +72,13 @@ class Departing:
         for outlet in self._plane.outlets.values():
             outlet.lift_credit()
             if outlet.supplier is not None and not outlet.ended:
-                outlet.end(keeps=True)
+                outlet.end(retains=True)
 
     def end_if_done(self) -> None:
         """Once all that was under way has come and gone, here and at those whom we serve; at the
         second look, for by then they have our acknowledgements."""
         links = [self._peers.links[each] for each in self._served if each in self._peers.links]
-        gone = all(port.quiet for port in self._plane.ports.values())
+        gone = all(inlet.quiet for inlet in self._plane.inlets.values())
         gone = gone and not any(outlet.flows for outlet in self._plane.outlets.values())
         done = gone and not any(link.unacknowledged for link in links)
         if done and self._done:
@@ -98,8 +98,8 @@ class Departing:
         """
         for stage_id in list(self._plane.stages):
             self._stages.discard(stage_id)  # for others, who still have it
-        for port_id in list(self._plane.ports):
-            self._ports.abandon(port_id, reason)
+        for inlet_id in list(self._plane.inlets):
+            self._inlets.abandon(inlet_id, reason)
         for outlet in self._plane.outlets.values():
             if not outlet.ended:
                 upto = acknowledged.get(outlet.id)
@@ -118,7 +118,7 @@ class Departing:
 
     def left(self, reason: str) -> Departed:
         """What there is now; `departed` adds what is known at the end only."""
-        return Departed(reason, self._takers(), streams=self._streams())
+        return Departed(reason, self._subscribers(), streams=self._streams())
 
     def departed(self, reason: str) -> Departed:
         """What this node leaves behind if it ends now."""
@@ -146,16 +146,16 @@ class Departing:
     def _complete(self, left: Departed) -> Departed:
         for peer in (*self._peers.links, self._context.here):
             self.note_lost(peer)
-        self._note(self._unsettled())  # it came there, and may have been lost with a move
-        ports, stages = self._plane.ports.values(), self._plane.stages.values()
+        self._note(self._events_under_way())  # it came there, and may have been lost with a move
+        inlets, stages = self._plane.inlets.values(), self._plane.stages.values()
         return replace(
             left,
             unacknowledged=self._unacknowledged,
-            received={port.id: dict(port.received) for port in ports if port.direct},
+            received={inlet.id: dict(inlet.received) for inlet in inlets if inlet.direct},
             filtered={
-                stage.spec.channel: later(stage.port.since, stage.saving.inputs)
+                stage.spec.channel: later(stage.inlet.since, stage.saving.inputs)
                 for stage in stages
-                if stage.port.direct
+                if stage.inlet.direct
             },
         )
 
@@ -177,47 +177,47 @@ class Departing:
             for flow in outlet.flows.values():
                 if outlet.supplier is not None and flow.spec.target == target:
                     for item in flow.waiting:
-                        if isinstance(item, Parcel):
+                        if isinstance(item, Chunk):
                             yield outlet.stream, item.batch
 
-    def _unsettled(self) -> Iterator[tuple[int, Batch]]:
-        """The events of suppliers here that are kept for their takers, or wait for filters here,
-        each with its stream."""
+    def _events_under_way(self) -> Iterator[tuple[int, Batch]]:
+        """The events of suppliers here that are retained for their subscribers, or wait for filters
+        here, each with its stream."""
         streams = set()
         for outlet in self._plane.outlets.values():
             if outlet.supplier is not None:
                 streams.add(outlet.stream)
-                for taker in outlet.takers.values():
-                    for _, _, item in taker.kept:
-                        if isinstance(item, Parcel):
+                for subscriber in outlet.subscribers.values():
+                    for _, _, item in subscriber.retained:
+                        if isinstance(item, Chunk):
                             yield outlet.stream, item.batch
         for stage in self._plane.stages.values():
-            for parcel in stage.waiting():
-                if (stream := parcel.upto[0]) in streams:
-                    yield stream, parcel.batch
+            for chunk in stage.waiting():
+                if (stream := chunk.upto[0]) in streams:
+                    yield stream, chunk.batch
 
-    def _takers(self) -> dict[str, dict[str, Positions]]:
+    def _subscribers(self) -> dict[str, dict[str, Offsets]]:
         """By channel, who is served by outlets here, or awaited; and where streams of suppliers
         here began for them."""
         served = {
-            channel: {name: dict(began) for name, began in takers.items()}
-            for channel, takers in self._outlets.awaited.items()
+            channel: {name: dict(began) for name, began in subscribers.items()}
+            for channel, subscribers in self._outlets.awaited.items()
         }
         for outlet in self._plane.outlets.values():
             there = served.setdefault(outlet.channel, {})
-            for name, taker in outlet.takers.items():
-                if not taker.closed:
+            for name, subscriber in outlet.subscribers.items():
+                if not subscriber.closed:
                     began = there.setdefault(name, {})
-                    if outlet.supplier is not None and taker.began is not None:
-                        began[outlet.supplier] = taker.began
+                    if outlet.supplier is not None and subscriber.began is not None:
+                        began[outlet.supplier] = subscriber.began
         return served
 
-    def _streams(self) -> dict[tuple[str, str], Position]:
+    def _streams(self) -> dict[tuple[str, str], Offset]:
         """How far suppliers here have come, by channel and supplier."""
         return {
             (each.channel, each.supplier): max(at, each.begins or at)
             for each in self._plane.outlets.values()
-            if each.supplier is not None and (at := each.positions.get(each.supplier))
+            if each.supplier is not None and (at := each.offsets.get(each.supplier))
         }
 
     def _targets(self) -> Iterator[str]:

@@ -14,7 +14,7 @@ from activebroker.events import Batch, in_order
 from activebroker.filters import Envelope, Failure, RunResult
 from activebroker.protocol.frame import Buffers
 from activebroker.protocol.messages import CallBody, FailuresReported
-from activebroker.protocol.specs import Position, Positions, StageSpec
+from activebroker.protocol.specs import Offset, Offsets, StageSpec
 
 # --- inputs -----------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class SupplierDrained:
 class BatchConsumed:
     """The user took `nbytes` of a flow from a subscription."""
 
-    port: int
+    inlet: int
     flow: int
     nbytes: int
 
@@ -92,16 +92,16 @@ class RequestMade:
 
 
 @dataclass(frozen=True, slots=True)
-class PortOpened:
+class InletOpened:
     """The user opened the receiving end of a subscription, which has `received` so much before."""
 
-    port: int
-    received: Positions = field(default_factory=dict)
+    inlet: int
+    received: Offsets = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class PortClosed:
-    port: int
+class InletClosed:
+    inlet: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ Input = (
     | SupplierDrained
     | BatchConsumed
     | RequestMade
-    | PortOpened
-    | PortClosed
+    | InletOpened
+    | InletClosed
     | StageLoaded
     | WorkDone
     | StateSnapshotted
@@ -201,7 +201,7 @@ class ForgetPeer:
 class Deliver:
     """Put a batch in the queue of a subscription; `BatchConsumed` tells when it was taken."""
 
-    port: int
+    inlet: int
     flow: int
     batch: Batch
     nbytes: int
@@ -211,7 +211,7 @@ class Deliver:
 class EndSubscription:
     """Nothing more will come; `error` where that is not the end of the channel."""
 
-    port: int
+    inlet: int
     error: ActiveBrokerError | None = None
 
 
@@ -242,26 +242,28 @@ class OutletClosed:
 class Departed:
     """This node has left a fabric that it cannot reach, and does nothing more.
 
-    `takers` are, by channel, those whom its outlets served, and where suppliers' streams began for
-    them. `streams`: how far those of suppliers have come, by channel and supplier;
+    `subscribers` are, by channel, those whom its outlets served, and where suppliers' streams began
+    for them. `streams`: how far those of suppliers have come, by channel and supplier;
     `unacknowledged`, by stream: the events that somebody may not have. `received`: how far
     subscriptions to such channels have come; `filtered`, by derived channel: how far filters have
     that were still at work.
     """
 
     reason: str
-    takers: Mapping[str, Mapping[str, Positions]] = field(default_factory=dict)
+    subscribers: Mapping[str, Mapping[str, Offsets]] = field(default_factory=dict)
     unacknowledged: Mapping[int, Sequence[Batch]] = field(default_factory=dict)
-    streams: Mapping[tuple[str, str], Position] = field(default_factory=dict)
-    received: Mapping[int, Positions] = field(default_factory=dict)
-    filtered: Mapping[str, Positions] = field(default_factory=dict)
+    streams: Mapping[tuple[str, str], Offset] = field(default_factory=dict)
+    received: Mapping[int, Offsets] = field(default_factory=dict)
+    filtered: Mapping[str, Offsets] = field(default_factory=dict)
 
     def then(self, later: Departed) -> Departed:
         """What this node has left and a later one, which was lost before all was laid there."""
-        served = {name: takers for name, takers in later.takers.items() if takers}
+        served = {
+            name: subscribers for name, subscribers in later.subscribers.items() if subscribers
+        }
         return Departed(
             later.reason,
-            {**self.takers, **served},
+            {**self.subscribers, **served},
             {**self.unacknowledged, **later.unacknowledged},
             {**self.streams, **later.streams},
             {**self.received, **later.received},

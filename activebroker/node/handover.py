@@ -6,30 +6,30 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from activebroker.events import TypeRegistry, describe, load
-from activebroker.matching import Parcel
+from activebroker.matching import Chunk
 from activebroker.protocol.frame import Buffers
-from activebroker.protocol.messages import ParcelHead, StreamEnded
+from activebroker.protocol.messages import ChunkHead, StreamEnded
 
-Item = Parcel | StreamEnded
+Item = Chunk | StreamEnded
 
 
-def pack(items: Iterable[Item]) -> tuple[tuple[ParcelHead, ...], Buffers]:
+def pack(items: Iterable[Item]) -> tuple[tuple[ChunkHead, ...], Buffers]:
     """The heads of a buffer, and the buffers that they are about."""
-    heads: list[ParcelHead] = []
+    heads: list[ChunkHead] = []
     buffers: list[Any] = []
     for item in items:
         if isinstance(item, StreamEnded):
-            heads.append(ParcelHead(item.supplier, None, True, 0, item.upto))
+            heads.append(ChunkHead(item.supplier, None, True, 0, item.upto))
             continue
         batch, parts = item.batch, item.buffers
         type_ = describe(batch.type)
-        heads.append(ParcelHead(batch.supplier, type_, item.certain, len(parts), item.upto))
+        heads.append(ChunkHead(batch.supplier, type_, item.certain, len(parts), item.upto))
         buffers += parts
     return tuple(heads), buffers
 
 
 def unpack(
-    heads: Iterable[ParcelHead], buffers: Sequence[Any], registry: TypeRegistry
+    heads: Iterable[ChunkHead], buffers: Sequence[Any], registry: TypeRegistry
 ) -> tuple[Item, ...]:
     """Raises ProtocolError where the buffers are not what the heads say."""
     items: list[Item] = []
@@ -41,5 +41,5 @@ def unpack(
         parts = buffers[taken : taken + head.buffers]
         taken += head.buffers
         batch = load(registry.resolve(head.type), head.supplier, parts)
-        items.append(Parcel(batch, head.certain, head.upto))
+        items.append(Chunk(batch, head.certain, head.upto))
     return tuple(items)

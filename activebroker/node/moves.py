@@ -1,6 +1,6 @@
 """A node's part in third-party derivations: drives the machines of `derivation`.
 
-What the machines ask for is carried out here on the node's stages, outlets and ports.
+What the machines ask for is carried out here on the node's stages, outlets and inlets.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.stages import Stages
 from activebroker.node.effects import LoadStage, RestoreStage
 from activebroker.node.handover import Item, pack, unpack
-from activebroker.protocol.messages import Body, ParcelHead, PrepareMove, SwapFlows
-from activebroker.protocol.specs import FlowSpec, Positions
+from activebroker.protocol.messages import Body, ChunkHead, PrepareMove, SwapFlows
+from activebroker.protocol.specs import FlowSpec, Offsets
 from activebroker.protocol.status import PartStatus
 from derivation import destination, origin, protocol
 from derivation.destination import Destination, DestinationState
@@ -54,10 +54,10 @@ class _AtDestination:
     stage: Stage
     outputs: tuple[FlowSpec, ...]
 
-    def know(self, have: dict[str, Positions]) -> None:
-        """What the takers have already is not to be sent again."""
+    def know(self, have: dict[str, Offsets]) -> None:
+        """What the subscribers have already is not to be sent again."""
         self.outputs = tuple(
-            structs.replace(spec, since={**spec.since, **have.get(spec.taker, {})})
+            structs.replace(spec, since={**spec.since, **have.get(spec.subscriber, {})})
             for spec in self.outputs
         )
 
@@ -94,7 +94,7 @@ class Moves:
                             self._outlets.end_flow(outlet, flow)
                         case protocol.OpenFlow():
                             # Should the derivation fail, it may go on at yet another place.
-                            self._outlets.open_flow(spec, keeps=request.swap.origin is not None)
+                            self._outlets.open_flow(spec, retains=request.swap.origin is not None)
             case HandOver():
                 self._hand_over(body, buffers)
             case Proceed():
@@ -130,18 +130,18 @@ class Moves:
         """The filter of a stage stands still, and this is its state."""
         for derivation, at in self._origins_of(stage_id, OriginState.CAPTURING):
             stage = at.stage
-            buffer, error = stage.take_buffer(), stage.outlet.error or stage.port.error
+            buffer, error = stage.take_buffer(), stage.outlet.error or stage.inlet.error
             captured = origin.StateCaptured(
                 state,
                 buffer,
                 error,
                 dict(stage.saving.inputs),
-                dict(stage.outlet.positions),
+                dict(stage.outlet.offsets),
                 Ties(
-                    dict(stage.port.sources),
-                    dict(stage.port.received),
-                    {name: dict(each.since) for name, each in stage.outlet.takers.items()},
-                    dict(stage.port.since),
+                    dict(stage.inlet.sources),
+                    dict(stage.inlet.received),
+                    {name: dict(each.since) for name, each in stage.outlet.subscribers.items()},
+                    dict(stage.inlet.since),
                 ),
             )
             self._at_origin(derivation, captured)
@@ -164,7 +164,7 @@ class Moves:
         """A node is gone."""
         for derivation, at in list(self._destinations.items()):
             self._at_destination(derivation, protocol.PartyLost(peer))
-            fed = at.machine.waiting_for or at.stage.port.flows
+            fed = at.machine.waiting_for or at.stage.inlet.flows
             if at.stage.spec.envelope is None and not fed:
                 # The supplier was lost before it began to feed this relay.
                 at.stage.leave_when_empty()
@@ -235,15 +235,15 @@ class Moves:
                 self._context.send(plan.initiator, refused, ())
                 return
             old.moving = True
-            draining = {flow.id: flow.source for flow in old.port.flows.values()}
+            draining = {flow.id: flow.source for flow in old.inlet.flows.values()}
             leaving = Origin(plan, self._context.here, draining)
             self._origins[plan.derivation] = _AtOrigin(leaving, old)
             self._at_origin(plan.derivation, message.prepare)
             for flow in leaving.awaited:
-                if flow not in old.port.flows:  # its source is lost
+                if flow not in old.inlet.flows:  # its source is lost
                     self._at_origin(plan.derivation, origin.AckReceived(flow, lost=True))
 
-    def _hand_over(self, body: HandOver[ParcelHead], buffers: Sequence[Any]) -> None:
+    def _hand_over(self, body: HandOver[ChunkHead], buffers: Sequence[Any]) -> None:
         items: tuple[Item, ...] = ()
         error = body.error
         try:
@@ -327,8 +327,8 @@ class Moves:
         outlet = at.stage.outlet
         outlet.begun = True
         for spec in at.outputs:
-            taker = outlet.takers.get(spec.taker)
-            if taker is None or taker.last < spec.id:  # else it goes on at another place already
+            subscriber = outlet.subscribers.get(spec.subscriber)
+            if subscriber is None or subscriber.last < spec.id:  # else it is elsewhere already
                 self._outlets.open_flow(spec)
 
     def _both_prepared(self, derivation: int) -> bool:

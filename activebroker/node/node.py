@@ -22,8 +22,9 @@ from activebroker.directory.context import Done, Outside
 from activebroker.directory.deaths import Budget
 from activebroker.directory.directory import Directory
 from activebroker.events import EventType, TypeRegistry, describe
-from activebroker.matching import Parcel
+from activebroker.matching import Chunk
 from activebroker.node.context import Context
+from activebroker.node.dataplane.inlets import Inlets
 from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import (
     Arrival,
@@ -34,7 +35,6 @@ from activebroker.node.dataplane.plane import (
     InputEnded,
     Plane,
 )
-from activebroker.node.dataplane.ports import Ports
 from activebroker.node.dataplane.stages import Stages
 from activebroker.node.departing import Departing
 from activebroker.node.effects import (
@@ -45,14 +45,14 @@ from activebroker.node.effects import (
     Effect,
     ForgetPeer,
     FrameArrived,
+    InletClosed,
+    InletOpened,
     Input,
     Knock,
     PeerAbsent,
     PeerEnded,
     PeerHeard,
     PeerHungUp,
-    PortClosed,
-    PortOpened,
     Reply,
     RequestMade,
     SetTimer,
@@ -71,6 +71,7 @@ from activebroker.node.moves import Moves
 from activebroker.node.orders import Orders
 from activebroker.protocol.frame import Buffers, Frame, decode
 from activebroker.protocol.messages import (
+    Acknowledged,
     Answer,
     Body,
     Call,
@@ -93,7 +94,6 @@ from activebroker.protocol.messages import (
     Order,
     OutletDrained,
     PeerSuspected,
-    Settled,
     StreamEnded,
     TypeAnnounced,
 )
@@ -131,14 +131,14 @@ class Node:
         self._expelled = False  # a peer has said that this process is lost to the fabric
         self.plane = Plane(context)
         self.outlets = Outlets(self.plane)
-        self.ports = Ports(self.plane)
-        self.stages = Stages(self.plane, self.outlets, self.ports)
+        self.inlets = Inlets(self.plane)
+        self.stages = Stages(self.plane, self.outlets, self.inlets)
         self.moves = Moves(context, self.plane, self.outlets, self.stages)
         self.orders = Orders(
-            self.plane, self.outlets, self.ports, self.stages, self.moves, self.peers
+            self.plane, self.outlets, self.inlets, self.stages, self.moves, self.peers
         )
         self.departing = Departing(
-            self.plane, self.outlets, self.ports, self.stages, self.peers, before
+            self.plane, self.outlets, self.inlets, self.stages, self.peers, before
         )
         self.directory: Directory | None = None
         if directory == me.name:
@@ -174,17 +174,17 @@ class Node:
                 if self.directory is not None and self.peers.is_quiet(peer, now):
                     self.directory.ended(peer)
             case BatchPublished(outlet, batch):
-                self.outlets.publish(outlet, Parcel(batch))
-            case BatchConsumed(port, flow, nbytes):
-                self.ports.consumed(port, flow, nbytes)
+                self.outlets.publish(outlet, Chunk(batch))
+            case BatchConsumed(inlet, flow, nbytes):
+                self.inlets.consumed(inlet, flow, nbytes)
             case StageLoaded() | WorkDone() | StateSnapshotted() | StateFailed() | StageChanged():
                 self.orders.driver_answered(input)
             case RequestMade():
                 self._request(input)
-            case PortOpened(port, received):
-                self.ports.open(port, received)
-            case PortClosed(port):
-                self.ports.close(port)
+            case InletOpened(inlet, received):
+                self.inlets.open(inlet, received)
+            case InletClosed(inlet):
+                self.inlets.close(inlet)
             case SupplierDrained(outlet, finished):
                 self.outlets.close(outlet, finished)
             case TimerFired(key):
@@ -254,8 +254,8 @@ class Node:
     def _receive(self, source: str, body: Body, buffers: Sequence[Any]) -> None:
         match body:
             case Events() | StreamEnded() | FlowEnded() | FlowOpened():
-                self.ports.receive(source, body, buffers)
-            case CreditReturned() | Settled() | FlowDropped() | FlowRewound():
+                self.inlets.receive(source, body, buffers)
+            case CreditReturned() | Acknowledged() | FlowDropped() | FlowRewound():
                 self.outlets.receive(body)
             case TypeAnnounced(description):
                 self.registry.resolve(description)
@@ -282,7 +282,7 @@ class Node:
             case MembersChanged(members):
                 self._members_changed(members)
             case ExpectFlow(spec, recovers):
-                self.ports.expect(spec, recovers)
+                self.inlets.expect(spec, recovers)
                 self.peers.greet(spec.source, self._context.now)
             case Greet(peer):
                 self.peers.greet(peer, self._context.now)
@@ -305,7 +305,7 @@ class Node:
             if plane.under_way:
                 match plane.under_way.popleft():
                     case Arrival() as arrival:
-                        self.ports.arrived(arrival)
+                        self.inlets.arrived(arrival)
                     case body:
                         self._receive(self.name, body, ())
             elif plane.facts:
@@ -334,7 +334,7 @@ class Node:
         if to == self.name:
             self._local.append((body, buffers))
         elif to == UNPLACED:
-            return  # it is kept for a filter that has no place yet, and sent when it has one
+            return  # it is retained for a filter that has no place yet, and sent when it has one
         elif self.orphaned and to == self._context.directory:
             return
         else:
@@ -421,7 +421,7 @@ class Node:
             self._knock()
         self.peers.tick(self._context.now)
         self.stages.tick()
-        self.ports.tick()
+        self.inlets.tick()
         if self.directory is not None:
             self.directory.tick()
         if self.departing.under_way:
@@ -467,7 +467,7 @@ class Node:
                     continue
                 self.peers.see_off(name, member.incarnation)
                 if self.peers.is_succeeded(member):
-                    self.ports.lost(name, unopened=True)
+                    self.inlets.lost(name, unopened=True)
                 else:
                     self._lose(name)
             for member in members:
@@ -483,7 +483,7 @@ class Node:
         self.peers.drop(peer)
         self._context.effects.append(ForgetPeer(peer))
         self.outlets.lost(peer)
-        self.ports.lost(peer)
+        self.inlets.lost(peer)
         self.moves.lost(peer)
         # Before whoever waits for the peer goes on:
         if self.directory is not None:
@@ -518,7 +518,7 @@ class Node:
     @property
     def active(self) -> bool:
         """Whether time brings something about, also where there is no peer."""
-        return bool(self.ports.settling) or self.stages.active
+        return bool(self.inlets.acknowledging) or self.stages.active
 
     def _set_timer(self, key: str, after: float | None) -> None:
         self._context.effects.append(CancelTimer(key) if after is None else SetTimer(key, after))

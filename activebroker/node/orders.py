@@ -9,9 +9,9 @@ from activebroker.core.errors import PayloadRefused
 from activebroker.directory.context import Done
 from activebroker.filters import Failure
 from activebroker.node.counters import counters
+from activebroker.node.dataplane.inlets import Inlets
 from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import FilterChanged, Plane
-from activebroker.node.dataplane.ports import Ports
 from activebroker.node.dataplane.saving import SavingState
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.stages import Stages
@@ -29,21 +29,21 @@ from activebroker.node.effects import (
 from activebroker.node.links.peers import Peers
 from activebroker.node.moves import Moves
 from activebroker.protocol.messages import (
-    AbandonPort,
+    AbandonInlet,
     ChangeStage,
     CloseFlow,
+    CloseInlet,
     CloseOutlet,
-    ClosePort,
     Deploy,
     FailuresReported,
     FinishFlow,
     ForgetSaved,
-    ForgetTaker,
+    ForgetSubscriber,
     KeepStage,
     OpenFlow,
     OpenOutlet,
     Order,
-    ReleasePort,
+    ReleaseInlet,
     ReportNode,
     ReportSent,
     ReportStory,
@@ -62,7 +62,7 @@ class Orders:
         self,
         plane: Plane,
         outlets: Outlets,
-        ports: Ports,
+        inlets: Inlets,
         stages: Stages,
         moves: Moves,
         peers: Peers,
@@ -70,7 +70,7 @@ class Orders:
         self._plane = plane
         self._context = plane.context
         self._outlets = outlets
-        self._ports = ports
+        self._inlets = inlets
         self._stages = stages
         self._moves = moves
         self._peers = peers
@@ -129,22 +129,22 @@ class Orders:
                 self._close_outlet(outlet, finished)
             case OpenFlow(spec):
                 return self._outlets.open_flow(spec)
-            case CloseFlow(outlet, flow, taker):
-                self._outlets.close_flow(outlet, flow, taker)
+            case CloseFlow(outlet, flow, subscriber):
+                self._outlets.close_flow(outlet, flow, subscriber)
             case FinishFlow(outlet, flow, behind):
                 self._outlets.finish_flow(outlet, flow, behind)
-            case ForgetTaker(outlet, taker):
-                self._outlets.forget_taker(outlet, taker)
-            case ReportSent(outlet, taker):
-                return self._outlets.sent_to(outlet, taker)
-            case SetPredicate(outlet, taker, predicate, certain):
-                return self._outlets.set_predicate(outlet, taker, predicate, certain)
-            case ClosePort(port, flows):
-                self._ports.complete(port, flows)
-            case AbandonPort(port, reason):
-                self._ports.abandon(port, reason)
-            case ReleasePort(port, outlets):
-                return self._ports.release(port, outlets)
+            case ForgetSubscriber(outlet, subscriber):
+                self._outlets.forget_subscriber(outlet, subscriber)
+            case ReportSent(outlet, subscriber):
+                return self._outlets.sent_to(outlet, subscriber)
+            case SetPredicate(outlet, subscriber, predicate, certain):
+                return self._outlets.set_predicate(outlet, subscriber, predicate, certain)
+            case CloseInlet(inlet, flows):
+                self._inlets.complete(inlet, flows)
+            case AbandonInlet(inlet, reason):
+                self._inlets.abandon(inlet, reason)
+            case ReleaseInlet(inlet, outlets):
+                return self._inlets.release(inlet, outlets)
             case Undeploy(stage_id, discard):
                 (self._stages.discard if discard else self._stages.remove)(stage_id)
             case ForgetSaved(stage_id):
@@ -167,7 +167,7 @@ class Orders:
 
     def _deploy(self, spec: StageSpec, done: Done) -> None:
         stage = self._stages.open(spec)
-        stage.port.anew = spec.checkpoint is None
+        stage.inlet.anew = spec.checkpoint is None
         if spec.envelope is None:  # a relay has nothing to load
             self._stages.start(stage)
             done(None, None)

@@ -119,7 +119,7 @@ class Flow(msgspec.Struct, frozen=True):
     node: str
     target: str
     outlet: int
-    port: int
+    inlet: int
     offered_events: int
     offered_bytes: int
     sent_events: int
@@ -226,7 +226,7 @@ def _identity(row: Node | Derivation | Flow) -> tuple[object, ...]:
         return (row.name,)
     if isinstance(row, Derivation):
         return row.node, row.id
-    return row.node, row.outlet, row.target, row.port
+    return row.node, row.outlet, row.target, row.inlet
 
 
 def _rates(row: Row, before: Row, seconds: float) -> Rates | None:

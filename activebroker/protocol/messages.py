@@ -17,8 +17,8 @@ from activebroker.protocol.specs import (
     Checkpoint,
     FlowSpec,
     Member,
-    Position,
-    Positions,
+    Offset,
+    Offsets,
     StageSpec,
 )
 from activebroker.protocol.status import NodeStatus, Status
@@ -40,54 +40,54 @@ from derivation.protocol import (
 
 
 class FlowOpened(Message, frozen=True):
-    """`taker` is whom the outlet keeps the flow's events for until it hears that they are settled;
-    empty where it does not. `recovers`: the flow comes from what goes on elsewhere if this node is
-    lost. `behind`: it follows what the port has of the supplier now. `so_far`: where its stream is
-    now, and `began`: where it was when the taker came, if that is known. With `begins`, the flow
-    may repeat what was before the supplier lost its fabric and joined it again; what is new to all
-    begins there."""
+    """`subscriber` is whom the outlet retains the flow's events for until it hears that they are
+    acknowledged; empty where it does not. `recovers`: the flow comes from what goes on elsewhere if
+    this node is lost. `behind`: it follows what the inlet has of the supplier now. `so_far`: where
+    its stream is now, and `began`: where it was when the subscriber came, if that is known. With
+    `begins`, the flow may repeat what was before the supplier lost its fabric and joined it again;
+    what is new to all begins there."""
 
     flow: int
-    port: int
+    inlet: int
     outlet: int
     after: tuple[int, ...]
     supplier: str | None = None
-    taker: str = ""
+    subscriber: str = ""
     recovers: bool = False
     behind: bool = False
-    begins: Position | None = None
-    so_far: Position | None = None
-    began: Position | None = None
+    begins: Offset | None = None
+    so_far: Offset | None = None
+    began: Offset | None = None
 
 
 MOST_TO = 64  # flows that share a message
 
 
 class Events(Message, frozen=True):
-    """One batch, which goes `to` each (flow, port); its buffers follow. `certain`: the predicate
-    raises on none of its rows. `upto`: the position behind it."""
+    """One batch, which goes `to` each (flow, inlet); its buffers follow. `certain`: the predicate
+    raises on none of its rows. `upto`: the offset behind it."""
 
     to: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=MOST_TO)]
     supplier: str
     type: str  # fingerprint
     certain: bool
-    upto: Position
+    upto: Offset
 
 
 class StreamEnded(Message, frozen=True):
     """A supplier's stream is complete."""
 
     flow: int
-    port: int
+    inlet: int
     supplier: str
-    upto: Position
+    upto: Offset
 
 
 class FlowEnded(Message, frozen=True):
     """`finished`: the channel was closed. `error` names why its filter was stopped, if it was."""
 
     flow: int
-    port: int
+    inlet: int
     finished: bool = False
     error: Error | None = None
 
@@ -99,40 +99,40 @@ class TypeAnnounced(Message, frozen=True):
 
 
 class CreditReturned(Message, frozen=True):
-    """Port to outlet: so many bytes of the flow were consumed."""
+    """Inlet to outlet: so many bytes of the flow were consumed."""
 
     flow: int
     outlet: int
     nbytes: int
 
 
-class Settled(Message, frozen=True):
-    """Taker to outlet: these positions will never be asked for again, whoever dies.
+class Acknowledged(Message, frozen=True):
+    """Subscriber to outlet: these offsets will never be asked for again, whoever dies.
 
     `ended`: the end of the flow has come, too.
     """
 
     outlet: int
-    taker: str
-    upto: Positions
+    subscriber: str
+    upto: Offsets
     ended: bool = False
 
 
 class FlowDropped(Message, frozen=True):
-    """Port to outlet: the port is gone, send nothing more. `taker`: and so is the one that it was
-    for, keep nothing either."""
+    """Inlet to outlet: the inlet is gone, send nothing more. `subscriber`: and so is the one that
+    it was for, retain nothing either."""
 
     flow: int
     outlet: int
-    taker: bool = True
+    subscriber: bool = True
 
 
 class FlowRewound(Message, frozen=True):
-    """Port to outlet: the flow followed a gap; begin it once more, behind what the port has."""
+    """Inlet to outlet: the flow followed a gap; begin it once more, behind what the inlet has."""
 
     flow: int
     outlet: int
-    since: Positions
+    since: Offsets
 
 
 # --- calls, answered with Answer --------------------------------------------------------------
@@ -195,12 +195,12 @@ class CloseSupplier(Message, frozen=True):
 class Subscribe(Message, frozen=True):
     channel: str
     node: str
-    port: int
+    inlet: int
 
 
 class Unsubscribe(Message, frozen=True):
     channel: str
-    port: int
+    inlet: int
 
 
 class Derive(Message, frozen=True):
@@ -273,18 +273,18 @@ class OpenFlow(Message, frozen=True):
 
 
 class CloseFlow(Message, frozen=True):
-    """The port is gone for good: stop sending to it, keep nothing for its taker."""
+    """The inlet is gone for good: stop sending to it, retain nothing for its subscriber."""
 
     outlet: int
     flow: int
-    taker: str
+    subscriber: str
 
 
-class ForgetTaker(Message, frozen=True):
-    """A taker is gone for good: keep nothing for it at an outlet that serves it no more."""
+class ForgetSubscriber(Message, frozen=True):
+    """A subscriber is gone for good: retain nothing for it at an outlet that serves it no more."""
 
     outlet: int
-    taker: str
+    subscriber: str
 
 
 class ForgetSaved(Message, frozen=True):
@@ -299,22 +299,22 @@ class FinishFlow(Message, frozen=True):
 
     outlet: int
     flow: int
-    behind: Positions
+    behind: Offsets
 
 
 class ReportSent(Message, frozen=True):
-    """The answer is how far an outlet has given a taker events, by supplier."""
+    """The answer is how far an outlet has given a subscriber events, by supplier."""
 
     outlet: int
-    taker: str
+    subscriber: str
 
 
 class SetPredicate(Message, frozen=True):
     """What a relay wants has changed with its consumers, or what a filter wants with its
-    parameters. The answer is the position from which on the outlet gives it that."""
+    parameters. The answer is the offset from which on the outlet gives it that."""
 
     outlet: int
-    taker: str
+    subscriber: str
     predicate: str | None
     certain: bool = True
 
@@ -329,8 +329,8 @@ class ChangeStage(Message, frozen=True):
     stage: int
     change: int
     envelope: Envelope
-    behind: dict[int, Positions]
-    passed: Positions
+    behind: dict[int, Offsets]
+    passed: Offsets
 
 
 class KeepStage(Message, frozen=True):
@@ -340,25 +340,25 @@ class KeepStage(Message, frozen=True):
     change: int
 
 
-class ClosePort(Message, frozen=True):
-    """The port ends when all of `flows` have finished."""
+class CloseInlet(Message, frozen=True):
+    """The inlet ends when all of `flows` have finished."""
 
-    port: int
+    inlet: int
     flows: tuple[int, ...]
 
 
-class AbandonPort(Message, frozen=True):
-    """What fed the port was lost and will not come back."""
+class AbandonInlet(Message, frozen=True):
+    """What fed the inlet was lost and will not come back."""
 
-    port: int
+    inlet: int
     reason: str
 
 
-class ReleasePort(Message, frozen=True):
-    """What fed the port by these outlets is lost or taken down, and will be replaced. The answer is
-    how far it has come, by supplier."""
+class ReleaseInlet(Message, frozen=True):
+    """What fed the inlet by these outlets is lost or taken down, and will be replaced. The answer
+    is how far it has come, by supplier."""
 
-    port: int
+    inlet: int
     outlets: tuple[int, ...]
 
 
@@ -410,16 +410,16 @@ Order = (
     | CloseOutlet
     | OpenFlow
     | CloseFlow
-    | ForgetTaker
+    | ForgetSubscriber
     | ForgetSaved
     | FinishFlow
     | ReportSent
     | SetPredicate
     | ChangeStage
     | KeepStage
-    | ClosePort
-    | AbandonPort
-    | ReleasePort
+    | CloseInlet
+    | AbandonInlet
+    | ReleaseInlet
     | Deploy
     | Undeploy
 )
@@ -431,10 +431,10 @@ ANSWERS: dict[type[Message], Any] = {
     Join: tuple[Member, ...],
     OpenChannel: ChannelInfo,
     Derive: ChannelInfo,
-    OpenFlow: Positions,
-    ReportSent: Positions,
-    SetPredicate: Positions,
-    ReleasePort: Positions,
+    OpenFlow: Offsets,
+    ReportSent: Offsets,
+    SetPredicate: Offsets,
+    ReleaseInlet: Offsets,
     ChangeStage: bool | str,
     KeepStage: bool,
     ReportStatus: Status,
@@ -459,7 +459,7 @@ class Greet(Message, frozen=True):
 
 
 class ExpectFlow(Message, frozen=True):
-    """Directory to a port's node: the flow is being opened; connect to its source. `recovers`: if
+    """Directory to an inlet's node: the flow is being opened; connect to its source. `recovers`: if
     that is lost, another takes its place."""
 
     spec: FlowSpec
@@ -502,7 +502,7 @@ class PeerSuspected(Message, frozen=True):
 
 
 class OutletDrained(Message, frozen=True):
-    """A node to the directory: an outlet that has ended keeps nothing for anybody any more.
+    """A node to the directory: an outlet that has ended retains nothing for anybody any more.
     `stopped`: its filter was, by an error, of which all who take it know."""
 
     outlet: int
@@ -527,7 +527,7 @@ class SwapFlows(Message, frozen=True):
     spec: FlowSpec
 
 
-class ParcelHead(msgspec.Struct, frozen=True, array_like=True):
+class ChunkHead(msgspec.Struct, frozen=True, array_like=True):
     """How an item of a hand-over's buffer is laid out in the buffers that follow.
 
     `type` None: not a batch but the end of the supplier's stream.
@@ -537,7 +537,7 @@ class ParcelHead(msgspec.Struct, frozen=True, array_like=True):
     type: TypeDescription | None
     certain: bool
     buffers: int
-    upto: Position
+    upto: Offset
 
 
 class Heard(Message, frozen=True):
@@ -564,13 +564,13 @@ Body = (
     | Refused
     | SwapFlows
     | Proceed
-    | HandOver[ParcelHead]
+    | HandOver[ChunkHead]
     | Started
     | Cancel
     | End
     | FlowDropped
     | FlowRewound
-    | Settled
+    | Acknowledged
     | CheckpointTaken
     | CheckpointKept
     | OutletDrained

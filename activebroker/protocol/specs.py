@@ -10,10 +10,10 @@ from activebroker.events import TypeDescription
 from activebroker.filters import Envelope
 from activebroker.matching import parse
 from derivation.protocol import Count as Count
-from derivation.protocol import Position as Position
-from derivation.protocol import Positions as Positions
+from derivation.protocol import Offset as Offset
+from derivation.protocol import Offsets as Offsets
 
-NOWHERE: Position = (-1, 0)  # before the first event of any stream
+NOWHERE: Offset = (-1, 0)  # before the first event of any stream
 UNPLACED = ""  # instead of a node's name: the place of a filter that waits for one
 
 
@@ -35,34 +35,34 @@ class ChannelInfo(msgspec.Struct, frozen=True):
 
 
 class FlowSpec(msgspec.Struct, frozen=True):
-    """A FIFO stream of events from an outlet of one node to a port of another.
+    """A FIFO stream of events from an outlet of one node to an inlet of another.
 
-    `predicate` is the JSON of what the port wants, None for everything; it is not `certain` where
-    it is wider than the filter's. Events of this flow are held at the port until every flow in
+    `predicate` is the JSON of what the inlet wants, None for everything; it is not `certain` where
+    it is wider than the filter's. Events of this flow are held at the inlet until every flow in
     `after` has ended there. `supplier` is None where it comes from a filter.
 
-    `taker` names who wants the events, wherever it may move: a subscription, or a derived channel's
-    filter. If that `recovers`, what it has not settled is kept for it, and a flow that `resumes`
-    begins with that. What it has already, up to `since`, is not sent. What was before it `began` is
-    not for it, and so is not kept. Where the outlet has ended, or serves the taker no more, the
-    flow ends then. One that is `behind` follows also what the port has of the supplier when it
-    begins.
+    `subscriber` names who wants the events, wherever it may move: a subscription, or a derived
+    channel's filter. If that `recovers`, what it has not acknowledged is retained for it, and a
+    flow that `resumes` begins with that. What it has already, up to `since`, is not sent. What was
+    before it `began` is not for it, and so is not retained. Where the outlet has ended, or serves
+    the subscriber no more, the flow ends then. One that is `behind` follows also what the inlet has
+    of the supplier when it begins.
     """
 
     id: int
     outlet: int
     source: str
-    port: int
+    inlet: int
     target: str
     predicate: str | None = None
     after: tuple[int, ...] = ()
-    since: Positions = {}
+    since: Offsets = {}
     supplier: str | None = None
-    taker: str = ""
+    subscriber: str = ""
     recovers: bool = False
     resumes: bool = False
     behind: bool = False
-    began: Positions = {}
+    began: Offsets = {}
     certain: bool = True
 
     def __post_init__(self) -> None:
@@ -74,12 +74,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
     up to `inputs`, of which came those up to `outputs`."""
 
     state: dict[str, bytes]
-    inputs: Positions
-    outputs: Positions
+    inputs: Offsets
+    outputs: Offsets
 
 
-def later(one: Positions, other: Positions) -> Positions:
-    """The later of two positions of each supplier."""
+def later(one: Offsets, other: Offsets) -> Offsets:
+    """The later of two offsets of each supplier."""
     return {**one, **{name: max(at, one.get(name, at)) for name, at in other.items()}}
 
 
@@ -94,7 +94,7 @@ def merged(parts: Iterable[Checkpoint]) -> Checkpoint:
 
 
 class StageSpec(msgspec.Struct, frozen=True):
-    """A filter at a place. Its port and its outlet bear the stage's id.
+    """A filter at a place. Its inlet and its outlet bear the stage's id.
 
     Without an envelope it is a relay of the channel, called `relay`: it forwards what it gets. With
     a `checkpoint` it goes on where another place has left off.

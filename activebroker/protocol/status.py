@@ -12,7 +12,7 @@ class FlowStatus(msgspec.Struct, frozen=True):
     outlet: int
     supplier: str | None
     target: str
-    port: int
+    inlet: int
     offered_events: int
     offered_bytes: int
     sent_events: int
@@ -75,7 +75,7 @@ class StagePlace(msgspec.Struct, frozen=True):
 class RelayStatus(msgspec.Struct, frozen=True):
     supplier: str
     node: str
-    takers: list[str]
+    subscribers: list[str]
     newcomers: bool
 
 

@@ -43,6 +43,8 @@ from activebroker.node.effects import (
     EndSubscription,
     ForgetPeer,
     FrameArrived,
+    InletClosed,
+    InletOpened,
     Input,
     Knock,
     LoadStage,
@@ -51,8 +53,6 @@ from activebroker.node.effects import (
     PeerEnded,
     PeerHeard,
     PeerHungUp,
-    PortClosed,
-    PortOpened,
     Reply,
     RequestMade,
     RestoreStage,
@@ -232,18 +232,18 @@ class Runtime:
         else:
             buffer.attach(filled)
 
-    def open_port(self, port: int, queue: EventQueue) -> None:
+    def open_inlet(self, inlet: int, queue: EventQueue) -> None:
         """Let the events of a subscription, to be connected by the directory, come to a queue."""
-        self._queues[port] = queue
-        queue.attach(lambda flow, nbytes: self.post(BatchConsumed(port, flow, nbytes)))
+        self._queues[inlet] = queue
+        queue.attach(lambda flow, nbytes: self.post(BatchConsumed(inlet, flow, nbytes)))
         if self._ended is not None:  # as in `request`
             queue.end(self._why_ended())
         received = {} if self._succession is None else self._succession.before.received
-        self.post(PortOpened(port, received.get(port, {})))
+        self.post(InletOpened(inlet, received.get(inlet, {})))
 
-    def close_port(self, port: int) -> None:
-        self.post(PortClosed(port))
-        if (queue := self._queues.pop(port, None)) is not None:
+    def close_inlet(self, inlet: int) -> None:
+        self.post(InletClosed(inlet))
+        if (queue := self._queues.pop(inlet, None)) is not None:
             queue.end(None)
 
     def wait_drained(self, patience: float, until: float = math.inf) -> bool:
@@ -429,11 +429,11 @@ class Runtime:
         match effect:
             case Transmit(peer, address, frames):
                 self.transport.transmit(peer, address, frames)
-            case Deliver(port, flow, batch, nbytes):
-                if (queue := self._queues.get(port)) is not None:
+            case Deliver(inlet, flow, batch, nbytes):
+                if (queue := self._queues.get(inlet)) is not None:
                     queue.put(flow, self.registry.conform(batch, queue.type), nbytes)
-                    if queue.policy.disconnects and port not in self._timers:
-                        self._timers.set(port, queue.policy.patience)
+                    if queue.policy.disconnects and inlet not in self._timers:
+                        self._timers.set(inlet, queue.policy.patience)
             case LoadStage(stage):
                 self._workers.load(stage)
             case RunStage() | RestoreStage() | SnapshotStage() | ChangeFilter():
@@ -453,8 +453,8 @@ class Runtime:
                         future.set_exception(error)
                     else:
                         future.set_result(result)
-            case EndSubscription(port, error):
-                if (queue := self._queues.pop(port, None)) is not None:
+            case EndSubscription(inlet, error):
+                if (queue := self._queues.pop(inlet, None)) is not None:
                     queue.end(error)
             case UnloadStage(stage_id):
                 self._workers.unload(stage_id)
@@ -480,7 +480,7 @@ class Runtime:
         told = instead(effect, self._node.plane.stages, error)
         if told is None:
             raise error
-        if isinstance(effect, Deliver) and (queue := self._queues.pop(effect.port, None)):
+        if isinstance(effect, Deliver) and (queue := self._queues.pop(effect.inlet, None)):
             queue.end(ActiveBrokerError(f"Node {self.name!r} could not deliver: {error!r}"))
         log.error("node %r could not %s", self.name, type(effect).__name__, exc_info=error)
         # Not at once: effects that follow this one come first.
@@ -498,16 +498,16 @@ class Runtime:
         timer, relief = self._timers.next(), POOL.relieve()
         return timer if relief is None else relief if timer is None else min(timer, relief)
 
-    def _look_at(self, port: int) -> None:
+    def _look_at(self, inlet: int) -> None:
         """End the subscription of a consumer that has let its events wait for too long."""
-        queue = self._queues.get(port)
+        queue = self._queues.get(inlet)
         left = None if queue is None else queue.left(time.monotonic())
         if queue is None or left is None:
             return
         if left > 0:
-            self._timers.set(port, left)
+            self._timers.set(inlet, left)
             return
-        del self._queues[port]
+        del self._queues[inlet]
         queue.end(
             SlowConsumer(
                 f"The subscription to channel {queue.channel!r} was cut off: what is left of it "
@@ -515,8 +515,8 @@ class Runtime:
                 "with a longer patience or another when_slow."
             )
         )
-        self._handle(PortClosed(port))
-        self.tell(Unsubscribe(queue.channel, port))
+        self._handle(InletClosed(inlet))
+        self.tell(Unsubscribe(queue.channel, inlet))
 
     def _fail_buffer(self, outlet: int, error: ActiveBrokerError, acknowledged: int) -> None:
         self._unclaimed.setdefault(outlet, error)
@@ -543,7 +543,7 @@ class Runtime:
             and all(buffer.empty for buffer in list(self._buffers.values()))
             and not any(stage.busy for stage in list(plane.stages.values()))
             and all(
-                outlet.ready and not (outlet.supplier and outlet.unsettled)
+                outlet.ready and not (outlet.supplier and outlet.unacknowledged)
                 for outlet in list(plane.outlets.values())
             )
             and all(link.unacknowledged == 0 for link in list(self._node.peers.links.values()))

@@ -12,7 +12,7 @@ from activebroker.core.errors import (
     flatten,
 )
 from activebroker.directory.context import PATIENCE
-from activebroker.node.dataplane.port import LOST
+from activebroker.node.dataplane.inlet import LOST
 from activebroker.simulation import edge
 from activebroker.simulation.reference import Deadly
 from activebroker.simulation.scenario import SHORT, Scenario
@@ -106,4 +106,4 @@ def explains(world: World, consumer: Consumer, error: ActiveBrokerError) -> bool
     while channel.parent is not None:
         above.append(channel.name)
         channel = channel.parent
-    return any(edge.explains(cost, consumer.port, above, error) for cost in world.costly)
+    return any(edge.explains(cost, consumer.inlet, above, error) for cost in world.costly)

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from activebroker.matching import Parcel
-from activebroker.node.dataplane.outlet import KEPT, WINDOW
+from activebroker.matching import Chunk
+from activebroker.node.dataplane.outlet import RETAINED, WINDOW
 from activebroker.node.dataplane.stage import WORK_BYTES
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.contents import Element, Fits, Stream
@@ -91,14 +91,16 @@ def deliveries(users: Users, allowance: Allowance) -> Iterator[str]:
                 if name not in suppliers:
                     yield f"foreign: {_where(consumer)} got events of {name}"
         for name in suppliers:
-            takers = [
-                Taker(each, seen.get(name, ()), name, channel.content.sure, name not in cut)
+            subscribers = [
+                Subscriber(each, seen.get(name, ()), name, channel.content.sure, name not in cut)
                 for each, seen in zip(mine, got, strict=True)
             ]
             right: list[Stream] = []
             found: list[str] = []
-            for stream in channel.content.possible(name, fitting(takers)):
-                if wrong := next(filter(None, (taker.wrong(stream) for taker in takers)), None):
+            for stream in channel.content.possible(name, fitting(subscribers)):
+                if wrong := next(
+                    filter(None, (subscriber.wrong(stream) for subscriber in subscribers)), None
+                ):
                     found.append(wrong)
                 else:
                     right.append(stream)
@@ -109,7 +111,7 @@ def deliveries(users: Users, allowance: Allowance) -> Iterator[str]:
                 yield min(found, key=lambda wrong: wrong.startswith(("foreign", "state")))
 
 
-class Taker:
+class Subscriber:
     """What one consumer got of one supplier, and what it should have: it is to be `complete` if
     the consumer is there to its end. Not `sure`: events that are none for a consumer may have been
     none for a filter before."""
@@ -159,9 +161,9 @@ class Taker:
         return place == 0 if last is None else place == last + 1
 
 
-def fitting(takers: Sequence[Taker]) -> Fits:
-    strict = [taker for taker in takers if taker.strict]
-    return lambda before, after: all(taker.fits(before, after) for taker in strict)
+def fitting(subscribers: Sequence[Subscriber]) -> Fits:
+    strict = [subscriber for subscriber in subscribers if subscriber.strict]
+    return lambda before, after: all(subscriber.fits(before, after) for subscriber in strict)
 
 
 def endings(users: Users, allowance: Allowance) -> Iterator[str]:
@@ -254,29 +256,30 @@ def bounds(host: Host, largest: int) -> Iterator[str]:
     plane = host.node.plane
     for outlet in plane.outlets.values():
         for flow in outlet.flows.values():
-            waiting = sum(item.nbytes for item in flow.waiting if isinstance(item, Parcel))
+            waiting = sum(item.nbytes for item in flow.waiting if isinstance(item, Chunk))
             if not -emission <= flow.credit <= WINDOW:
                 yield f"bounds: credit {flow.credit} of flow {flow.spec.id} at {host.name}"
             if waiting > emission:
                 yield f"bounds: {waiting} bytes wait in flow {flow.spec.id} at {host.name}"
-        for name, taker in outlet.takers.items():
-            if taker.kept_bytes > KEPT + emission:
-                yield f"bounds: {taker.kept_bytes} bytes are kept for {name} at {host.name}"
-    for port in plane.ports.values():
-        for into in port.flows.values():
-            held = sum(item.nbytes for item in into.held if isinstance(item, Parcel))
+        for name, subscriber in outlet.subscribers.items():
+            if subscriber.retained_bytes > RETAINED + emission:
+                held = subscriber.retained_bytes
+                yield f"bounds: {held} bytes are retained for {name} at {host.name}"
+    for inlet in plane.inlets.values():
+        for into in inlet.flows.values():
+            held = sum(item.nbytes for item in into.held if isinstance(item, Chunk))
             if held > WINDOW + emission:
                 yield f"bounds: {held} bytes of flow {into.id} are held at {host.name}"
     for stage in plane.stages.values():
-        inbox = sum(item.nbytes for _, item in stage._inbox if isinstance(item, Parcel))
+        inbox = sum(item.nbytes for _, item in stage._inbox if isinstance(item, Chunk))
         # Also of flows that have ended since; and one more for what a hand-over brought.
-        flows = {id(flow) for flow, _ in stage._inbox} | set(map(id, stage.port.flows.values()))
+        flows = {id(flow) for flow, _ in stage._inbox} | set(map(id, stage.inlet.flows.values()))
         if inbox > (WINDOW + emission) * (1 + len(flows)):
             yield f"bounds: {inbox} bytes wait for the filter {stage.spec.id} at {host.name}"
 
 
 def _where(consumer: Consumer) -> str:
-    return f"consumer {consumer.port} of {consumer.channel.name} at {consumer.host.name}"
+    return f"consumer {consumer.inlet} of {consumer.channel.name} at {consumer.host.name}"
 
 
 def _few(events: Sequence[object]) -> str:

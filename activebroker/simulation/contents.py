@@ -49,13 +49,13 @@ def _anything(_before: Element | None, _after: Element) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something comes behind a raw position from `first` to `last`."""
+    """Something comes behind a raw offset from `first` to `last`."""
 
     first: int
     last: int
 
     def between(self, before: int, raw: int) -> range:
-        """The positions behind which it may come that lie between two elements."""
+        """The offsets behind which it may come that lie between two elements."""
         return range(max(self.first, before), min(self.last, raw - 1) + 1)
 
 
@@ -233,7 +233,7 @@ class Ways:
 
 @dataclass(slots=True)
 class Change:
-    """Other parameters of a filter, behind a raw position from `since` to `until` of each supplier;
+    """Other parameters of a filter, behind a raw offset from `since` to `until` of each supplier;
     None: nobody knows how far it may be. It `may_fail`: perhaps it never came to that."""
 
     groups: tuple[int, ...]
@@ -246,7 +246,7 @@ class Change:
 class Content:
     """One channel. `raw`: what suppliers handed over, at a root.
 
-    A derived channel begins, of each supplier, at a raw position from `since` to `until`, and, if
+    A derived channel begins, of each supplier, at a raw offset from `since` to `until`, and, if
     it was closed by itself, ends at one from `closed_since` to `closed_until`; suppliers that are
     not named there came later.
     """
@@ -274,7 +274,7 @@ class Content:
         return self.parent.sure and self.filter not in (*RAISING, *RECONFIGURED)
 
     def lengths(self) -> dict[str, int]:
-        """The raw positions now, by supplier."""
+        """The raw offsets now, by supplier."""
         return {supplier: len(stream) for supplier, stream in self.root.raw.items()}
 
     def hand_over(self, supplier: str, event: Event | None, readable: bool = True) -> None:

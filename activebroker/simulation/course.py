@@ -126,7 +126,7 @@ class Course:
         self.counts["events seen"] += len(batch)
         self._digest.update(batch.seqs.tobytes())
         if self.record:
-            self.note("see", name, f"consumer {deliver.port}: {summary(batch)}")
+            self.note("see", name, f"consumer {deliver.inlet}: {summary(batch)}")
 
     def note(
         self, kind: str, place: str, what: str, other: str = "", derivation: int | None = None

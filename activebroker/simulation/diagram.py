@@ -257,7 +257,7 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 13px/1.4 system-ui, sans-serif; margin: 1em; }}
 svg {{ display: block; font: 12px ui-monospace, monospace; }}
-.lanes {{ position: sticky; top: 0; background: white; border-bottom: 1px solid #dadce0; }}
+.lanes {{ offset: sticky; top: 0; background: white; border-bottom: 1px solid #dadce0; }}
 pre {{ white-space: pre-wrap; color: #d93025; }}
 </style></head><body><h1>{title}</h1>
 {violations}

@@ -37,11 +37,11 @@ class Planted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What may be lost: a channel whose filter could not be run, a port to which nothing could be
+    """What may be lost: a channel whose filter could not be run, an inlet to which nothing could be
     delivered, or what was sent of suppliers and is nonsense."""
 
     channel: str = ""
-    port: int = 0
+    inlet: int = 0
     suppliers: tuple[str, ...] = field(default=())
 
 
@@ -50,8 +50,8 @@ def failed(effect: fx.Effect, stages: Mapping[int, Stage]) -> tuple[Sequence[fx.
     told = failing.instead(effect, stages, Planted("planted"))
     assert told is not None
     match effect:
-        case fx.Deliver(port):
-            return told, Cost(port=port)
+        case fx.Deliver(inlet):
+            return told, Cost(inlet=inlet)
         case fx.LoadStage(spec):
             return told, Cost(spec.channel)
         case fx.RunStage(stage) | fx.ChangeFilter(stage):
@@ -72,11 +72,11 @@ def cost_of_nonsense(frame: tuple[bytes, Any]) -> Cost | None:
     return None
 
 
-def explains(cost: Cost, port: int, above: Sequence[str], error: ActiveBrokerError) -> bool:
+def explains(cost: Cost, inlet: int, above: Sequence[str], error: ActiveBrokerError) -> bool:
     """Whether it is why a subscription, below these derived channels, has ended with an error."""
     text = str(error)
-    if cost.port:
-        return cost.port == port and text == UNDELIVERED
+    if cost.inlet:
+        return cost.inlet == inlet and text == UNDELIVERED
     stopped = isinstance(error, Unreachable) and STOPPED in text
     if cost.channel:
         if cost.channel not in above:

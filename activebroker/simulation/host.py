@@ -241,9 +241,9 @@ class Host:
                 self.world.violated("expelled", f"{self.name} hands events over, and is lost")
             self.give(fx.BatchPublished(outlet_id, supply.take()))
 
-    def open_port(self, port: int, pace: float | None) -> Intake:
-        intake = self.intakes[port] = Intake(pace)
-        self.give(fx.PortOpened(port))
+    def open_inlet(self, inlet: int, pace: float | None) -> Intake:
+        intake = self.intakes[inlet] = Intake(pace)
+        self.give(fx.InletOpened(inlet))
         return intake
 
     @property
@@ -261,7 +261,7 @@ class Host:
         world.counts[f"failed {kind}"] += 1
         world.costly.append(cost)
         world.note("fault", self.name, f"cannot carry out {kind}")
-        if isinstance(effect, fx.Deliver) and (intake := self.intakes.pop(effect.port, None)):
+        if isinstance(effect, fx.Deliver) and (intake := self.intakes.pop(effect.inlet, None)):
             intake.ended, intake.error = True, ActiveBrokerError(edge.UNDELIVERED)
         if isinstance(effect, fx.ChangeFilter) and effect.stage % 2:
             self._spoiled.add(effect.stage)  # half of them fail where the filter is
@@ -287,23 +287,23 @@ class Host:
 
     def _deliver(self, effect: fx.Deliver) -> None:
         world = self.world
-        if (intake := self.intakes.get(effect.port)) is None:
+        if (intake := self.intakes.get(effect.inlet)) is None:
             return  # given up, as one that could not be delivered to
         if intake.ended:
             world.violated("ended", f"{self.name} gets events of a subscription that has ended")
         intake.batches.append(effect.batch)
         world.saw(self.name, effect)
-        consumed = fx.BatchConsumed(effect.port, effect.flow, effect.nbytes)
+        consumed = fx.BatchConsumed(effect.inlet, effect.flow, effect.nbytes)
         if intake.pace is None:
             self.post(consumed)
         else:
             now = world.env.now
-            due = max(now, self._free_at.get(-effect.port, 0.0)) + intake.pace
-            self._free_at[-effect.port] = due
+            due = max(now, self._free_at.get(-effect.inlet, 0.0)) + intake.pace
+            self._free_at[-effect.inlet] = due
             world.soon(due - now, lambda _: self.give(consumed))
 
     def _end_subscription(self, effect: fx.EndSubscription) -> None:
-        if (intake := self.intakes.get(effect.port)) is None:
+        if (intake := self.intakes.get(effect.inlet)) is None:
             return
         if intake.ended:
             self.world.violated("ended", f"a subscription at {self.name} ends twice")

@@ -68,8 +68,8 @@ def idle_ticks(node: Node, now: float) -> int:
 def served_by(hub: Node, outlet: int) -> list[str]:
     """The other nodes that an outlet serves itself, as the directory at `hub` knows them."""
     assert hub.directory is not None
-    flows = [f for f in hub.directory.graph.out_of(outlet) if not f.port.relays and f.crosses]
-    return list(dict.fromkeys(flow.port.node for flow in flows))
+    flows = [f for f in hub.directory.graph.out_of(outlet) if not f.inlet.relays and f.crosses]
+    return list(dict.fromkeys(flow.inlet.node for flow in flows))
 
 
 def suppliers_of(hub: Node, channel: str) -> set[str | None]:
@@ -100,12 +100,12 @@ def leftovers(node: Node) -> dict[str, object]:
     plane = node.plane
     left: dict[str, object] = {
         "outlets": plane.outlets,
-        "ports": plane.ports,
+        "inlets": plane.inlets,
         "stages": plane.stages,
         "machines": machines(node),
         "blocked": node.outlets.blocked,
         "stopped": plane.stopped,
-        "settling": node.ports.settling,
+        "acknowledging": node.inlets.acknowledging,
         "calls": node._calls._pending,
         "deploying": node.orders.deploying,
     }
@@ -117,6 +117,6 @@ def leftovers(node: Node) -> dict[str, object]:
         left["flows in the picture"] = graph.flows
         left["relays in the picture"] = graph.relays
         for channel in graph.channels.values():
-            for part in ("outlets", "ports", "stages", "left", "checkpoint"):
+            for part in ("outlets", "inlets", "stages", "left", "checkpoint"):
                 left[f"{part} of {channel.name} in the picture"] = getattr(channel, part, None)
     return {what: value for what, value in left.items() if value}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
-from activebroker.node.effects import Departed, PortOpened
+from activebroker.node.effects import Departed, InletOpened
 from activebroker.protocol.messages import CallBody, OpenSupplier, Subscribe
 from activebroker.simulation.host import Host
 from activebroker.simulation.users import Users
@@ -102,9 +102,9 @@ class Rejoining:
                 yield self._supplier(host, supplier)
 
     def _subscription(self, host: Host, consumer: Any, left: Departed) -> Asked:
-        port, intake = consumer.port, consumer.intake
-        host.intakes[port] = intake
-        host.give(PortOpened(port, left.received.get(port, {})))
+        inlet, intake = consumer.inlet, consumer.intake
+        host.intakes[inlet] = intake
+        host.give(InletOpened(inlet, left.received.get(inlet, {})))
 
         def subscribed(_: object) -> None:
             consumer.gaps += 1
@@ -114,7 +114,7 @@ class Rejoining:
         def refused(error: ActiveBrokerError) -> None:
             intake.ended, intake.error = True, error
 
-        return Subscribe(consumer.channel.name, host.name, port), subscribed, refused
+        return Subscribe(consumer.channel.name, host.name, inlet), subscribed, refused
 
     def _supplier(self, host: Host, supplier: Any) -> Asked:
         def opened(outlet: int) -> None:

@@ -76,7 +76,7 @@ def stuck(nodes: Mapping[str, Node], now: float) -> str:
         for outlet in node.plane.outlets.values():
             for flow in outlet.flows.values():
                 lines.append(f"  {flow.spec} credit {flow.credit} waiting {len(flow.waiting)}")
-        for port in node.plane.ports.values():
-            for into in port.flows.values():
-                lines.append(f"  port {port.id}: flow {into.id} waits for {into.after}")
+        for inlet in node.plane.inlets.values():
+            for into in inlet.flows.values():
+                lines.append(f"  inlet {inlet.id}: flow {into.id} waits for {into.after}")
     return "\n".join(lines)

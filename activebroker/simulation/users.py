@@ -17,7 +17,7 @@ from activebroker.core.errors import (
 from activebroker.events import Batch
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
-from activebroker.node.effects import PortClosed
+from activebroker.node.effects import InletClosed
 from activebroker.protocol.messages import (
     CallBody,
     CloseChannel,
@@ -120,7 +120,7 @@ class Supplier:
 class Consumer:
     channel: Channel
     host: Host
-    port: int
+    inlet: int
     intake: Intake
     subscribed: bool = False
     left: bool = False
@@ -148,7 +148,7 @@ class Users:
         self.suppliers: list[Supplier] = []
         self.consumers: list[Consumer] = []
         self.requests: list[tuple[str, Host, Answered]] = []
-        self._last_port = 1_000_000
+        self._last_inlet = 1_000_000
 
     def open_roots(self) -> None:
         for name in ("x", "y")[: self.options.roots]:
@@ -324,10 +324,10 @@ class Users:
         channel = _pick(derived if derived and step.object % 4 else self._open(), step.object)
         if channel is None:
             return
-        self._last_port += 1
-        port = self._last_port
-        intake = host.open_port(port, self.options.pace if step.choice else None)
-        consumer = Consumer(channel, host, port, intake)
+        self._last_inlet += 1
+        inlet = self._last_inlet
+        intake = host.open_inlet(inlet, self.options.pace if step.choice else None)
+        consumer = Consumer(channel, host, inlet, intake)
         self.consumers.append(consumer)
 
         def subscribed(_: object) -> None:
@@ -336,16 +336,16 @@ class Users:
             consumer.absent = self.absent(channel.root)
 
         def refused() -> None:
-            host.give(PortClosed(port))
+            host.give(InletClosed(inlet))
 
-        request = Subscribe(channel.name, host.name, port)
-        self.ask(f"subscribes to {channel.name} as {port}", host, request, subscribed, refused)
+        request = Subscribe(channel.name, host.name, inlet)
+        self.ask(f"subscribes to {channel.name} as {inlet}", host, request, subscribed, refused)
 
     def leave(self, consumer: Consumer) -> None:
         consumer.left = True
-        consumer.host.give(PortClosed(consumer.port))
-        request = Unsubscribe(consumer.channel.name, consumer.port)
-        self.ask(f"consumer {consumer.port} leaves", consumer.host, request)
+        consumer.host.give(InletClosed(consumer.inlet))
+        request = Unsubscribe(consumer.channel.name, consumer.inlet)
+        self.ask(f"consumer {consumer.inlet} leaves", consumer.host, request)
 
     # --- channels -----------------------------------------------------------------------------
 
@@ -367,8 +367,8 @@ class Users:
         at = places[step.place % len(places)]
         if filter is Deadly and (at not in BROKER_NAMES or host.name == HUB):
             return
-        self._last_port += 1
-        name = f"{parent.name}.{filter.__name__}{self._last_port % 1000}"
+        self._last_inlet += 1
+        name = f"{parent.name}.{filter.__name__}{self._last_inlet % 1000}"
         child = Channel(name, Content(filter, parent.content, since=self._reached(parent)), parent)
         child.owner = host
         lease = self.options.lease or None

@@ -12,7 +12,7 @@ from field_for_tests import until
 
 PARTS = (  # of nodes and of what they run on: modules of which nothing may be left
     "activebroker.node.links.link",
-    *(f"activebroker.node.dataplane.{name}" for name in ("outlet", "port", "stage")),
+    *(f"activebroker.node.dataplane.{name}" for name in ("outlet", "inlet", "stage")),
     "activebroker.node.moves",
     *(f"activebroker.runtime.{name}" for name in ("pool", "workers", "queue", "publishing")),
     "activebroker.transport",

@@ -268,7 +268,7 @@ class Supplier(Part):
         self._supplier.offload(to, timeout=MOVING)
 
 
-class Taker(Part):
+class Subscriber(Part):
     """Takes channels, each in a thread."""
 
     def __init__(self, pipe: Connection, name: str) -> None:
@@ -295,7 +295,7 @@ class Taker(Part):
         return Report(streams, sum(self._listener.missed.values()))
 
 
-class Consumer(Taker):
+class Consumer(Subscriber):
     """Takes one channel; with a `kind`, one that it derives."""
 
     def __init__(self, pipe: Connection, key: str, name: str, join: str, kind: str) -> None:
@@ -309,7 +309,7 @@ class Consumer(Taker):
             self.play()
 
 
-class Analyst(Taker):
+class Analyst(Subscriber):
     """Derives, moves and closes channels."""
 
     def __init__(self, pipe: Connection, key: str, name: str, join: str) -> None:

@@ -77,7 +77,7 @@ class Script:
             "dallas": ("broker", cast.broker),
             "first": ("supplier", lambda name, _: cast.supplier(name)),
             "second": ("supplier", lambda name, _: cast.supplier(name)),
-            "taker": ("consumer", lambda name, _: cast.consumer(name)),
+            "subscriber": ("consumer", lambda name, _: cast.consumer(name)),
             "ann": ("analyst", lambda name, _: cast.analyst(name)),
             "bob": ("analyst", lambda name, _: cast.analyst(name)),
         }

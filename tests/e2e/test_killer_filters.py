@@ -88,7 +88,7 @@ def test_a_filter_that_kills_a_broker_time_and_again(
         for word in "abcd":
             poet.publish(word)
             assert next(iter(bad)).content == word
-            until(lambda: not any(each.unsettled for each in outlets.values()), "it is saved")
+            until(lambda: not any(each.unacknowledged for each in outlets.values()), "it is saved")
         poet.publish("e")
         with pytest.raises(Unreachable, match=r"5 processes died with it .* within 60 s"):
             next(iter(bad))

@@ -70,7 +70,7 @@ def test_the_broker_of_a_relay_is_killed(programs: Programs) -> None:
                     dallas.kill()
                 nyse.publish_batch([Trade("IBM", float(first + each)) for each in range(100)])
             (relay,) = fabric.status()["channels"][0]["relays"]
-            assert relay["takers"][0] == "trades.Count"
+            assert relay["subscribers"][0] == "trades.Count"
             received = [event.content for event in islice(events, nyse.published)]
         trades.close()
         prices = [float(number) for number in range(5001)]

@@ -54,8 +54,8 @@ class Traffic:
             for flow in report["flows"]:
                 runs = stages.get(flow["outlet"])
                 what = "relay" if runs == CHANNEL else runs
-                self._flows[node, flow["outlet"], flow["port"]] = Flow(
-                    channel=stages.get(flow["port"], flow["channel"]),
+                self._flows[node, flow["outlet"], flow["inlet"]] = Flow(
+                    channel=stages.get(flow["inlet"], flow["channel"]),
                     source=flow["supplier"] or f"{self._name(node)} ({what})",
                     target=self._name(flow["target"]),
                     inside=node == flow["target"],

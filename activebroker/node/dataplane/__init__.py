@@ -1,1 +1,1 @@
-"""Events on their way: outlet, flow, port, stage. Start with `plane.py`."""
+"""Events on their way: outlet, flow, inlet, stage. Start with `plane.py`."""

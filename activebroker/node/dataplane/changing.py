@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from activebroker.filters import Envelope
-from activebroker.matching import Parcel
-from activebroker.node.dataplane.port import InFlow, supplier_of
+from activebroker.matching import Chunk
+from activebroker.node.dataplane.inlet import InFlow, supplier_of
 from activebroker.protocol.messages import StreamEnded
-from activebroker.protocol.specs import NOWHERE, Positions
+from activebroker.protocol.specs import NOWHERE, Offsets
 
 SOURCE_LOST = "a source of its events was lost meanwhile"
 
-Inbox = Collection[tuple[InFlow | None, Parcel | StreamEnded]]
+Inbox = Collection[tuple[InFlow | None, Chunk | StreamEnded]]
 
 
 class Changing:
@@ -31,8 +31,8 @@ class Changing:
         self,
         id: int,
         envelope: Envelope,
-        behind: dict[int, Positions],
-        passed: Positions,
+        behind: dict[int, Offsets],
+        passed: Offsets,
         ending: frozenset[int],
         inbox: Inbox,
     ) -> None:
@@ -44,7 +44,7 @@ class Changing:
         self._ending = ending
         self._arrived = _end(inbox)
 
-    def due(self, inputs: Positions, flows: dict[int, InFlow], inbox: Inbox) -> bool:
+    def due(self, inputs: Offsets, flows: dict[int, InFlow], inbox: Inbox) -> bool:
         """Whether the filter can take its parameters now.
 
         `inputs`: how far it has come; `flows`: by which something can still come; `inbox`: what
@@ -66,10 +66,10 @@ class Changing:
         return not self._behind and _reached(inputs, self._arrived)
 
 
-def _end(inbox: Inbox) -> Positions:
+def _end(inbox: Inbox) -> Offsets:
     """How far the filter comes with what waits for it."""
     return {supplier_of(item): item.upto for _, item in inbox}
 
 
-def _reached(inputs: Positions, upto: Positions) -> bool:
+def _reached(inputs: Offsets, upto: Offsets) -> bool:
     return all(inputs.get(name, NOWHERE) >= at for name, at in upto.items())

@@ -10,9 +10,9 @@ from activebroker.node.effects import (
     ChangeFilter,
     Deliver,
     Effect,
+    InletClosed,
     Input,
     LoadStage,
-    PortClosed,
     RestoreStage,
     RunStage,
     SnapshotStage,
@@ -34,8 +34,8 @@ def instead(
     """
     text = f"{type(error).__name__}: {error}"
     match effect:
-        case Deliver(port):
-            return [PortClosed(port)]
+        case Deliver(inlet):
+            return [InletClosed(inlet)]
         case LoadStage(spec):
             return [StageLoaded(spec.id, text)]
         case RunStage(stage):

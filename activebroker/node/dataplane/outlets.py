@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from activebroker.core.errors import ProtocolError
-from activebroker.matching import Parcel
+from activebroker.matching import Chunk
 from activebroker.node.dataplane.outlet import Item, OutFlow, Outlet
 from activebroker.node.dataplane.plane import Arrival, Plane
 from activebroker.node.effects import OutletClosed, ResumeOutlet
 from activebroker.protocol.messages import (
     MOST_TO,
+    Acknowledged,
     CreditReturned,
     Events,
     FlowDropped,
     FlowEnded,
     FlowOpened,
     FlowRewound,
-    Settled,
 )
-from activebroker.protocol.specs import UNPLACED, FlowSpec, Position, Positions
+from activebroker.protocol.specs import UNPLACED, FlowSpec, Offset, Offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Succession:
     """What outlets go on with that a program's node before has left: by channel, who was served
     there, and since when; how far its suppliers had come, by channel and name."""
 
-    takers: Mapping[str, Mapping[str, Positions]]
-    streams: Mapping[tuple[str, str], Position]
+    subscribers: Mapping[str, Mapping[str, Offsets]]
+    streams: Mapping[tuple[str, str], Offset]
 
 
 class Outlets:
@@ -44,16 +44,16 @@ class Outlets:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._context = plane.context
-        # By peer, in order: the batches, each with the flows and ports that it goes to.
-        self._leaving: dict[str, list[tuple[Parcel, list[tuple[int, int]]]]] = {}
+        # By peer, in order: the batches, each with the flows and inlets that it goes to.
+        self._leaving: dict[str, list[tuple[Chunk, list[tuple[int, int]]]]] = {}
         self._before = Succession({}, {})
-        self.awaited: Mapping[str, Mapping[str, Positions]] = {}  # of those before: who may be back
+        self.awaited: Mapping[str, Mapping[str, Offsets]] = {}  # of those before: who may be back
         self.blocked: dict[int, None] = {}  # supplier outlets that were not ready
 
     def succeed(self, before: Succession) -> None:
         """Let outlets that are opened wait until those who were served there before are back, and
         go on with the streams of their suppliers."""
-        self._before, self.awaited = before, before.takers
+        self._before, self.awaited = before, before.subscribers
 
     def await_no_more(self) -> None:
         self.awaited = {}
@@ -71,7 +71,7 @@ class Outlets:
         outlet.awaited.update(dict.fromkeys(self.awaited.get(channel, ())))
         at = None if supplier is None else self._before.streams.get((channel, supplier))
         if at is not None:
-            outlet.go_on(at, self._before.takers.get(channel, {}))
+            outlet.go_on(at, self._before.subscribers.get(channel, {}))
         self._wait_if_blocked(outlet)
         return outlet
 
@@ -95,24 +95,24 @@ class Outlets:
         outlet.let_go()
         self._plane.touch(outlet.id)
 
-    def open_flow(self, spec: FlowSpec, keeps: bool = False) -> Positions:
+    def open_flow(self, spec: FlowSpec, retains: bool = False) -> Offsets:
         """Begin a flow; return how far its outlet had come before it.
 
-        `keeps`: what its taker has not settled, whether or not it recovers.
+        `retains`: what its subscriber has not acknowledged, whether or not it recovers.
         """
         outlet = self._plane.outlets.get(spec.outlet)
         if outlet is not None and outlet.spared.pop(spec.id, 0) is None:
             return {}
-        before = {} if outlet is None else dict(outlet.positions)
-        keeps = keeps or spec.recovers
-        tracks = outlet is not None and (keeps or outlet.tracks)
+        before = {} if outlet is None else dict(outlet.offsets)
+        retains = retains or spec.recovers
+        tracks = outlet is not None and (retains or outlet.tracks)
         opened = FlowOpened(
             spec.id,
-            spec.port,
+            spec.inlet,
             spec.outlet,
             spec.after,
             spec.supplier,
-            spec.taker if tracks else "",
+            spec.subscriber if tracks else "",
             (stage := self._plane.stages.get(spec.outlet)) is not None and stage.saving.recovers,
             spec.behind,
             None if outlet is None else outlet.begins,
@@ -121,74 +121,74 @@ class Outlets:
         )
         self._plane.tell(spec.target, opened)
         if outlet is not None:
-            outlet.open(spec, keeps, self._only_looks(spec))
-            if spec.target == UNPLACED:  # what is for a filter that waits is kept until it has one
+            outlet.open(spec, retains, self._only_looks(spec))
+            if spec.target == UNPLACED:  # it is retained until the filter has a place
                 outlet.lost(UNPLACED)
-            self._wait_if_blocked(outlet)  # by what was kept
+            self._wait_if_blocked(outlet)  # by what was retained
             self._plane.touch(outlet.id)  # by who was awaited
         else:
             # It ended by itself in the meantime, and whoever waits for this flow has to know.
             error = self._plane.stopped.get(spec.outlet)
             finished = error is not None or spec.supplier is not None
-            end = FlowEnded(spec.id, spec.port, finished, error)
+            end = FlowEnded(spec.id, spec.inlet, finished, error)
             self._carry(OutFlow(spec), end)
         return before
 
-    def _began(self, spec: FlowSpec, before: Positions) -> Position | None:
-        """Where a supplier's stream was when a taker came, if that is known."""
+    def _began(self, spec: FlowSpec, before: Offsets) -> Offset | None:
+        """Where a supplier's stream was when a subscriber came, if that is known."""
         outlet = self._plane.outlets.get(spec.outlet)
         if outlet is None or spec.supplier is None:
             return None
         if outlet.supplier is not None:
-            return outlet.began(spec.taker)
+            return outlet.began(spec.subscriber)
         relay = self._plane.stages.get(spec.outlet)  # where nothing has come to it, it began itself
-        since = relay.port.since if relay is not None else {}
+        since = relay.inlet.since if relay is not None else {}
         return before.get(spec.supplier, since.get(spec.supplier))
 
     def _only_looks(self, spec: FlowSpec) -> bool:
         """Whether a flow leads to a filter at this node that only looks at events."""
-        stage = self._plane.stages.get(spec.port) if spec.target == self._context.here else None
+        stage = self._plane.stages.get(spec.inlet) if spec.target == self._context.here else None
         envelope = stage.spec.envelope if stage is not None else None
         return envelope is not None and envelope.only_looks
 
-    def close_flow(self, outlet_id: int, flow_id: int, taker: str | None = None) -> None:
-        """The flow's port is gone; with `taker`, for good."""
+    def close_flow(self, outlet_id: int, flow_id: int, subscriber: str | None = None) -> None:
+        """The flow's inlet is gone; with `subscriber`, for good."""
         if (outlet := self._touched(outlet_id)) is not None:
-            if taker is not None and not outlet.ended and flow_id not in outlet.flows:
+            if subscriber is not None and not outlet.ended and flow_id not in outlet.flows:
                 outlet.spared[flow_id] = None
             outlet.close(flow_id)
-            if taker is not None:
-                outlet.drop(taker)
+            if subscriber is not None:
+                outlet.drop(subscriber)
 
     def end_flow(self, outlet_id: int, flow_id: int) -> None:
         """End a flow behind what it was given."""
         if (outlet := self._touched(outlet_id)) is not None:
             outlet.end_flow(flow_id)
 
-    def finish_flow(self, outlet_id: int, flow_id: int, behind: Positions) -> None:
+    def finish_flow(self, outlet_id: int, flow_id: int, behind: Offsets) -> None:
         """End a flow for good, when its outlet has come so far."""
         if (outlet := self._touched(outlet_id)) is not None:
             outlet.finish(flow_id, behind)
 
-    def sent_to(self, outlet_id: int, taker: str) -> Positions:
-        """How far an outlet has given a taker events."""
+    def sent_to(self, outlet_id: int, subscriber: str) -> Offsets:
+        """How far an outlet has given a subscriber events."""
         outlet = self._plane.outlets.get(outlet_id)
-        known = outlet.takers.get(taker) if outlet is not None else None
+        known = outlet.subscribers.get(subscriber) if outlet is not None else None
         return dict(known.sent) if known is not None else {}
 
     def set_predicate(
-        self, outlet_id: int, taker: str, predicate: str | None, certain: bool = True
-    ) -> Positions:
-        """Change what a taker is given; return the position from which on it is."""
+        self, outlet_id: int, subscriber: str, predicate: str | None, certain: bool = True
+    ) -> Offsets:
+        """Change what a subscriber is given; return the offset from which on it is."""
         if (outlet := self._plane.outlets.get(outlet_id)) is None:
             return {}
-        outlet.set_predicate(taker, predicate, certain)
-        return dict(outlet.positions)
+        outlet.set_predicate(subscriber, predicate, certain)
+        return dict(outlet.offsets)
 
-    def forget_taker(self, outlet_id: int, taker: str) -> None:
-        """A taker will not resume: keep nothing for it."""
+    def forget_subscriber(self, outlet_id: int, subscriber: str) -> None:
+        """A subscriber will not resume: retain nothing for it."""
         if (outlet := self._touched(outlet_id)) is not None:
-            outlet.forget(taker)
+            outlet.forget(subscriber)
 
     def lost(self, peer: str) -> None:
         """A node is gone: end what led to it."""
@@ -198,7 +198,7 @@ class Outlets:
 
     # --- events on their way ------------------------------------------------------------------
 
-    def receive(self, body: FlowDropped | FlowRewound | Settled | CreditReturned) -> None:
+    def receive(self, body: FlowDropped | FlowRewound | Acknowledged | CreditReturned) -> None:
         """What the receiving end of a flow says."""
         if isinstance(body, FlowRewound):
             self._rewind(body.outlet, body.flow, body.since)
@@ -206,17 +206,17 @@ class Outlets:
             match body:
                 case CreditReturned(flow, _, nbytes):
                     outlet.return_credit(flow, nbytes)
-                case Settled(_, taker, upto, ended):
-                    outlet.settle(taker, upto, ended)
-                case FlowDropped(flow, _, taker_too):
+                case Acknowledged(_, subscriber, upto, ended):
+                    outlet.acknowledge(subscriber, upto, ended)
+                case FlowDropped(flow, _, subscriber_too):
                     outlet.close(flow)
-                    if taker_too:
+                    if subscriber_too:
                         outlet.drop_served(flow)
 
-    def publish(self, outlet_id: int, parcel: Parcel) -> None:
+    def publish(self, outlet_id: int, chunk: Chunk) -> None:
         outlet = self._plane.outlets[outlet_id]
-        parcel.upto = (outlet.stream, parcel.batch.last_seq + 1)
-        outlet.emit(parcel)
+        chunk.upto = (outlet.stream, chunk.batch.last_seq + 1)
+        outlet.emit(chunk)
         self._wait_if_blocked(outlet)
 
     def send_events(self) -> None:
@@ -224,36 +224,36 @@ class Outlets:
         sent, so that all is in order."""
         while self._leaving:
             leaving, self._leaving = self._leaving, {}
-            for target, parcels in leaving.items():
-                for parcel, to in parcels:
-                    batch = parcel.batch
+            for target, chunks in leaving.items():
+                for chunk, to in chunks:
+                    batch = chunk.batch
                     self._context.announce(target, batch.type)
-                    type_, certain = batch.type.fingerprint, parcel.certain
+                    type_, certain = batch.type.fingerprint, chunk.certain
                     for first in range(0, len(to), MOST_TO):
                         some = tuple(to[first : first + MOST_TO])
-                        head = Events(some, batch.supplier, type_, certain, parcel.upto)
-                        self._context.send(target, head, parcel.buffers)
+                        head = Events(some, batch.supplier, type_, certain, chunk.upto)
+                        self._context.send(target, head, chunk.buffers)
 
     def _carry(self, flow: OutFlow, item: Item) -> None:
         spec = flow.spec
         if spec.target == self._context.here:
-            self._plane.under_way.append(Arrival(spec.port, spec.id, item))
+            self._plane.under_way.append(Arrival(spec.inlet, spec.id, item))
             return
-        if not isinstance(item, Parcel):
+        if not isinstance(item, Chunk):
             self._context.send(spec.target, item, ())
             return
-        parcels = self._leaving.setdefault(spec.target, [])
+        chunks = self._leaving.setdefault(spec.target, [])
         # It shares a batch with the last one only: one before may be before what this flow has.
-        if not parcels or parcels[-1][0] is not item:
-            parcels.append((item, []))
-        parcels[-1][1].append((spec.id, spec.port))
+        if not chunks or chunks[-1][0] is not item:
+            chunks.append((item, []))
+        chunks[-1][1].append((spec.id, spec.inlet))
 
-    def _rewind(self, outlet_id: int, flow_id: int, since: Positions) -> None:
-        """Begin a flow once more, with what is kept of what its taker has not got."""
+    def _rewind(self, outlet_id: int, flow_id: int, since: Offsets) -> None:
+        """Begin a flow once more, with what is retained of what its subscriber has not got."""
         outlet = self._plane.outlets.get(outlet_id)
         if outlet is not None and outlet.served_by(flow_id) is not None:
             spec = outlet.flows[flow_id].spec
-            self.open_flow(structs.replace(spec, after=(), since=since, resumes=True), keeps=True)
+            self.open_flow(structs.replace(spec, after=(), since=since, resumes=True), retains=True)
 
     def _wait_if_blocked(self, outlet: Outlet) -> None:
         """The user of a supplier's outlet that is not ready has to hear when it is."""

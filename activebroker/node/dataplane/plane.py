@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from activebroker.node.context import Context
+from activebroker.node.dataplane.inlet import Inlet
 from activebroker.node.dataplane.outlet import Item, Outlet
-from activebroker.node.dataplane.port import Port
 from activebroker.node.dataplane.stage import Stage
 from activebroker.protocol.messages import Body
 from derivation.protocol import Error
@@ -17,7 +17,7 @@ from derivation.protocol import Error
 class Arrival(NamedTuple):
     """An item of a flow that ends at the node where it begins."""
 
-    port: int
+    inlet: int
     flow: int
     item: Item
 
@@ -59,8 +59,8 @@ Fact = InputBegan | InputEnded | FilterSaved | FilterChanged
 
 
 class Plane:
-    """The outlets, ports and stages of a node, each by its number; a stage has that of its port and
-    its outlet.
+    """The outlets, inlets and stages of a node, each by its number; a stage has that of its inlet
+    and its outlet.
 
     `under_way` is what parts of this node sent each other, `facts` what others at this node have to
     know, `touched` the outlets, and stages, that may be able to go on. All three are worked off
@@ -70,7 +70,7 @@ class Plane:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.outlets: dict[int, Outlet] = {}
-        self.ports: dict[int, Port] = {}
+        self.inlets: dict[int, Inlet] = {}
         self.stages: dict[int, Stage] = {}
         self.stopped: dict[int, Error] = {}  # outlets whose filter was stopped, and why
         self.under_way: deque[Body | Arrival] = deque()

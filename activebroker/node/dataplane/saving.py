@@ -1,10 +1,10 @@
 """A stage's checkpoints: what another place needs to go on, should this one be lost.
 
 A checkpoint is taken between two pieces of work. It is worth something when all that came out of
-the filter before it is settled by those who take it; then it goes to the directory. When that has
-it, the stage settles its inputs in turn, and whoever kept them for it need not any longer. So what
-lies between a supplier and a consumer is kept at one place at least, until it cannot be lost any
-more.
+the filter before it is acknowledged by those who take it; then it goes to the directory. When that
+has it, the stage acknowledges its inputs in turn, and whoever retained them for it need not any
+longer. So what lies between a supplier and a consumer is retained at one place at least, until it
+cannot be lost any more.
 
 One checkpoint is under way at a time.
 """
@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from activebroker.node.dataplane.inlet import Inlet
 from activebroker.node.dataplane.outlet import WINDOW, Outlet
-from activebroker.node.dataplane.port import Port
-from activebroker.protocol.specs import NOWHERE, Checkpoint, Positions, StageSpec
+from activebroker.protocol.specs import NOWHERE, Checkpoint, Offsets, StageSpec
 
 CHECKPOINT_BYTES = WINDOW // 4  # of input since the last checkpoint
 CHECKPOINT_TICKS = 10  # looks of the node at its links without one, where there was any input
@@ -24,7 +24,7 @@ CHECKPOINT_TICKS = 10  # looks of the node at its links without one, where there
 class SavingState(Enum):
     IDLE = auto()
     TAKING = auto()  # the driver makes a snapshot
-    SETTLING = auto()  # what came out before it is not settled
+    ACKNOWLEDGING = auto()  # what came out before it is not acknowledged
     SENT = auto()  # to the directory
 
 
@@ -32,22 +32,23 @@ class Saving:
     """`inputs` is how far the filter has come with what it was given; `recovers`: if its node is
     lost, it goes on elsewhere. `wanted`: a move waits for the first checkpoint."""
 
-    def __init__(self, spec: StageSpec, port: Port, outlet: Outlet) -> None:
+    def __init__(self, spec: StageSpec, inlet: Inlet, outlet: Outlet) -> None:
         self.state = SavingState.IDLE
-        self.inputs: Positions = {}
+        self.inputs: Offsets = {}
         self.fails = False  # its state cannot be snapshotted: elsewhere it would start afresh
         self.recovers = spec.recovers
         self.wanted = False
-        self._port = port
+        self._inlet = inlet
         self._outlet = outlet
-        self._first: Positions = {}
+        self._first: Offsets = {}
         self._uncovered = 0  # bytes of input since the last checkpoint
         self._ticks = 0
         self._checkpoint: Checkpoint | None = None
         self.change = 0  # behind which the one under way is the first
 
-    def begin_to_recover(self, sent: Positions) -> None:
-        """The sources keep what comes from now on; a checkpoint has to cover what they had sent."""
+    def begin_to_recover(self, sent: Offsets) -> None:
+        """The sources retain what comes from now on; a checkpoint has to cover what they had
+        sent."""
         self.recovers = self.wanted = True
         self.first(sent)
         self.urge()
@@ -59,11 +60,11 @@ class Saving:
         if self.state is not SavingState.TAKING:  # which `taken` ends
             self.state, self._checkpoint = SavingState.IDLE, None
 
-    def first(self, upto: Positions) -> None:
+    def first(self, upto: Offsets) -> None:
         """What a hand-over brought: nobody else may have it, so a checkpoint has to cover it."""
         self._first.update(upto)
 
-    def covered(self, inputs: Positions, nbytes: int) -> None:
+    def covered(self, inputs: Offsets, nbytes: int) -> None:
         """The filter has done with this much more."""
         self.inputs.update(inputs)
         self._uncovered += max(nbytes, 1 if inputs else 0)
@@ -84,7 +85,7 @@ class Saving:
 
     @property
     def _has_use(self) -> bool:
-        return self.wanted or bool(self._port.sources)
+        return self.wanted or bool(self._inlet.sources)
 
     @property
     def due(self) -> bool:
@@ -112,22 +113,22 @@ class Saving:
             self.state = SavingState.IDLE
             return
         self.change = change
-        self.state = SavingState.SETTLING
-        self._checkpoint = Checkpoint(state, dict(self.inputs), dict(self._outlet.positions))
+        self.state = SavingState.ACKNOWLEDGING
+        self._checkpoint = Checkpoint(state, dict(self.inputs), dict(self._outlet.offsets))
         self._uncovered = self._ticks = 0
 
     def to_send(self) -> Checkpoint | None:
-        """The checkpoint, once, when all that came before it is settled."""
+        """The checkpoint, once, when all that came before it is acknowledged."""
         checkpoint = self._checkpoint
-        if self.state is not SavingState.SETTLING or checkpoint is None:
+        if self.state is not SavingState.ACKNOWLEDGING or checkpoint is None:
             return None
-        if not self._outlet.settled(checkpoint.outputs):
+        if not self._outlet.all_acknowledged(checkpoint.outputs):
             return None
         self.state = SavingState.SENT
         return checkpoint
 
-    def kept(self) -> list[tuple[str, int, str, Positions, bool]]:
-        """The directory has it. Return who is to hear of it: node, outlet, taker, how far, and
+    def kept(self) -> list[tuple[str, int, str, Offsets, bool]]:
+        """The directory has it. Return who is to hear of it: node, outlet, subscriber, how far, and
         whether the flow from there has ended."""
         checkpoint = self._checkpoint
         if self.state is not SavingState.SENT or checkpoint is None:
@@ -135,8 +136,8 @@ class Saving:
         self.state, self._checkpoint = SavingState.IDLE, None
         self.wanted, self.change = False, 0
         told = [
-            (node, outlet, taker, checkpoint.inputs, outlet in self._port.leaving)
-            for outlet, (node, taker) in self._port.sources.items()
+            (node, outlet, subscriber, checkpoint.inputs, outlet in self._inlet.leaving)
+            for outlet, (node, subscriber) in self._inlet.sources.items()
         ]
-        self._port.leave(checkpoint.inputs)
+        self._inlet.leave(checkpoint.inputs)
         return told

@@ -1,6 +1,6 @@
-"""A stage: a filter at a place, between a port and an outlet.
+"""A stage: a filter at a place, between an inlet and an outlet.
 
-It takes what the port lets through, runs the filter (or passes batches on untouched, where the
+It takes what the inlet lets through, runs the filter (or passes batches on untouched, where the
 predicate alone decides) and emits to its outlet. It stops taking while its outlet is not ready.
 
 It is a machine: all that it does next follows from its state, which says what the driver has to do
@@ -18,28 +18,28 @@ from msgspec import structs
 from activebroker.core.errors import FilterStopped, flatten
 from activebroker.events import Batch
 from activebroker.filters import Envelope, RunResult
-from activebroker.matching import Parcel, split
+from activebroker.matching import Chunk, split
 from activebroker.node.dataplane.changing import Changing
+from activebroker.node.dataplane.inlet import InFlow, Inlet, supplier_of
 from activebroker.node.dataplane.outlet import Outlet
-from activebroker.node.dataplane.port import InFlow, Port, supplier_of
 from activebroker.node.dataplane.saving import Saving
 from activebroker.node.dataplane.states import BUSY, NEXT, StageState, Then
 from activebroker.node.effects import ChangeFilter, Effect, RunStage, SnapshotStage
 from activebroker.protocol.messages import FlowEnded, StreamEnded
-from activebroker.protocol.specs import Positions, StageSpec, later
+from activebroker.protocol.specs import Offsets, StageSpec, later
 from derivation.protocol import Error
 
 WORK_BYTES = 1 << 20  # how much one piece of work may hold
 WORK_SECONDS = 0.25  # of CPU time that one may take, by what the filter has used so far
 FIRST_EVENTS = 256  # that the first one may hold, when nothing is known of the filter
 
-Item = Parcel | StreamEnded
+Item = Chunk | StreamEnded
 
 
 class Stage:
-    def __init__(self, spec: StageSpec, port: Port, outlet: Outlet) -> None:
+    def __init__(self, spec: StageSpec, inlet: Inlet, outlet: Outlet) -> None:
         self.spec = spec
-        self.port = port
+        self.inlet = inlet
         self.outlet = outlet
         self.state = StageState.LOADING
         self.moving = False  # its derivation is under way: it stays until that has ended
@@ -53,21 +53,21 @@ class Stage:
         self._then = Then.GO_ON
         self._quiet = False  # nothing has arrived since the idle timer was set
         self._stream_ended: StreamEnded | None = None  # by the work in hand
-        self._in_hand: Positions = {}  # how far the work in hand comes
+        self._in_hand: Offsets = {}  # how far the work in hand comes
         self._bytes_in_hand = 0
-        self._had: Positions = {}  # how far another place has come; nothing has come since
+        self._had: Offsets = {}  # how far another place has come; nothing has come since
         self.changing: Changing | None = None
         self._last_change = 0
-        self.saving = Saving(spec, port, outlet)
+        self.saving = Saving(spec, inlet, outlet)
         if spec.checkpoint is not None:
             self.take_over(spec.checkpoint.inputs, spec.checkpoint.outputs)
 
-    def take_over(self, inputs: Positions, outputs: Positions) -> None:
+    def take_over(self, inputs: Offsets, outputs: Offsets) -> None:
         """Go on where another place has left off."""
         self._had.update(inputs)
         self.saving.inputs.update(inputs)
-        self.outlet.positions.update(outputs)
-        self.port.received.update(inputs)
+        self.outlet.offsets.update(outputs)
+        self.inlet.received.update(inputs)
 
     @property
     def busy(self) -> bool:
@@ -79,21 +79,21 @@ class Stage:
         """Batches that wait for the filter."""
         return len(self._inbox)
 
-    def waiting(self) -> list[Parcel]:
+    def waiting(self) -> list[Chunk]:
         """What has come and waits: for the filter, or for what comes before."""
         inbox = (item for _, item in self._inbox)
-        held = (item for flow in self.port.flows.values() for item in flow.held)
-        return [item for item in (*inbox, *held) if isinstance(item, Parcel)]
+        held = (item for flow in self.inlet.flows.values() for item in flow.held)
+        return [item for item in (*inbox, *held) if isinstance(item, Chunk)]
 
     def held(self) -> tuple[int, int]:
         """Events and bytes that have come and wait: for the filter, or for what comes before."""
-        parcels = self.waiting()
-        return sum(each.batch.num_rows for each in parcels), sum(each.nbytes for each in parcels)
+        chunks = self.waiting()
+        return sum(each.batch.num_rows for each in chunks), sum(each.nbytes for each in chunks)
 
     @property
     def queue_length(self) -> int:
         """Events that wait for the filter."""
-        return sum(item.batch.num_rows for _, item in self._inbox if isinstance(item, Parcel))
+        return sum(item.batch.num_rows for _, item in self._inbox if isinstance(item, Chunk))
 
     @property
     def exact(self) -> bool:
@@ -101,7 +101,7 @@ class Stage:
         return self.spec.envelope is None or self.spec.envelope.exact
 
     def put(self, free: list[tuple[InFlow, Item | FlowEnded]]) -> None:
-        """Take what the port lets through."""
+        """Take what the inlet lets through."""
         self._quiet = False
         self._inbox.extend((flow, item) for flow, item in free if not isinstance(item, FlowEnded))
 
@@ -110,11 +110,11 @@ class Stage:
         upto = {supplier_of(item): item.upto for item in items}
         self._had.update(upto)
         self.saving.first(upto)
-        self.port.took(upto)
+        self.inlet.took(upto)
         self._inbox.extendleft((None, item) for item in reversed(items))
 
-    def begin_to_recover(self, sent: Positions) -> None:
-        """Sources keep what comes from now on. What they had `sent` may be here alone, as what
+    def begin_to_recover(self, sent: Offsets) -> None:
+        """Sources retain what comes from now on. What they had `sent` may be here alone, as what
         waits here of one that has ended."""
         waiting = {supplier_of(item): item.upto for _, item in self._inbox}
         self.saving.begin_to_recover(later(sent, waiting))
@@ -166,7 +166,7 @@ class Stage:
 
     def _pass_on(self, flow: InFlow | None, item: Item) -> None:
         """What the predicate has decided goes on untouched."""
-        if isinstance(item, Parcel):
+        if isinstance(item, Chunk):
             self.taken_events += item.batch.num_rows
             self.outlet.emit(item)
             self._give_back(flow, item)
@@ -180,15 +180,15 @@ class Stage:
             return None
         if self._then is Then.LEAVE:
             # If the supplier is lost, the directory may count on these flows still.
-            self._end(finished=True, error=self.port.error, keeps=True)
-        elif self._then is Then.WIND_UP and self.port.quiet:
-            self._end(keeps=True)
-        elif self.outlet.ready and (self.port.complete or self.port.error):
+            self._end(finished=True, error=self.inlet.error, retains=True)
+        elif self._then is Then.WIND_UP and self.inlet.quiet:
+            self._end(retains=True)
+        elif self.outlet.ready and (self.inlet.complete or self.inlet.error):
             # What failed has no end: the filter is not to take what it has for all there was.
-            if self.port.failure is None and not self.exact:
+            if self.inlet.failure is None and not self.exact:
                 self._enter(StageState.ENDING)
                 return RunStage(self.spec.id, end=True)
-            self._end(finished=True, error=self.port.failure)
+            self._end(finished=True, error=self.inlet.failure)
         return None
 
     def done(self, result: RunResult, cpu_seconds: float = 0.0) -> None:
@@ -197,7 +197,7 @@ class Stage:
         self.lost_events += len(result.failures)
         for batch in result.batches:
             stream, _ = {**self.saving.inputs, **self._in_hand}.get(batch.supplier, (0, 0))
-            self.outlet.emit(Parcel(batch, upto=(stream, 0)))
+            self.outlet.emit(Chunk(batch, upto=(stream, 0)))
         if self._stream_ended is not None:
             self._end_stream(self._stream_ended)
             self._stream_ended = None
@@ -209,7 +209,7 @@ class Stage:
         if result.stopped:
             self._end(finished=True, error=flatten(FilterStopped(result.failures[-1].error)))
         elif self.state is StageState.ENDING:
-            self._end(finished=True, error=self.port.failure)
+            self._end(finished=True, error=self.inlet.failure)
         else:
             self._enter(StageState.IDLE)
 
@@ -232,11 +232,11 @@ class Stage:
         return RunStage(self.spec.id, idle=True)
 
     def change(
-        self, id: int, envelope: Envelope, behind: dict[int, Positions], passed: Positions
+        self, id: int, envelope: Envelope, behind: dict[int, Offsets], passed: Offsets
     ) -> None:
         """Go on with another envelope, behind all that came by these outlets up to there, and all
         that comes by others; what was `passed` over up to there is not for it."""
-        others = (flow.id for flow in self.port.flows.values() if flow.outlet not in behind)
+        others = (flow.id for flow in self.inlet.flows.values() if flow.outlet not in behind)
         self.changing = Changing(id, envelope, behind, passed, frozenset(others), self._inbox)
 
     def keep(self, change: int) -> bool:
@@ -254,10 +254,10 @@ class Stage:
         coming = None if self.saving.recovers else beside
         if self.outlet.repeats(coming):  # with other parameters it would be something else
             return None
-        if not changing.due(self.saving.inputs, self.port.flows, self._inbox):
+        if not changing.due(self.saving.inputs, self.inlet.flows, self._inbox):
             return None
         self.saving.covered(later(self.saving.inputs, changing.passed), 0)
-        self.port.took(changing.passed)
+        self.inlet.took(changing.passed)
         self._enter(StageState.CHANGING)
         return ChangeFilter(self.spec.id, changing.envelope)
 
@@ -299,7 +299,7 @@ class Stage:
         if self.outlet.ended:
             self._discard()
         taken = tuple(
-            (item.batch.supplier if isinstance(item, Parcel) else item.supplier, item)
+            (item.batch.supplier if isinstance(item, Chunk) else item.supplier, item)
             for _, item in self._inbox
         )
         self._inbox.clear()
@@ -307,7 +307,7 @@ class Stage:
 
     def _passes(self, item: Item) -> bool:
         """Whether an item goes on untouched. A relay has no filter that could tell about rows on
-        which a predicate raises: its takers' filters do."""
+        which a predicate raises: its subscribers' filters do."""
         certain = isinstance(item, StreamEnded) or item.certain
         return self.spec.envelope is None or (self.exact and certain)
 
@@ -326,7 +326,7 @@ class Stage:
             if self._passes(item) or stream != item.upto[0]:
                 break
             self._inbox.popleft()
-            if isinstance(item, Parcel):
+            if isinstance(item, Chunk):
                 item = self._cut(flow, item, most - events)
                 taken += item.nbytes
                 events += item.batch.num_rows
@@ -353,15 +353,15 @@ class Stage:
             return math.inf
         return max(1, int(WORK_SECONDS * self.python_events / self.cpu_seconds))
 
-    def _cut(self, flow: InFlow | None, parcel: Parcel, most: float) -> Parcel:
-        """The first events of a supplier's parcel; the others are next in the inbox.
+    def _cut(self, flow: InFlow | None, chunk: Chunk, most: float) -> Chunk:
+        """The first events of a supplier's chunk; the others are next in the inbox.
 
-        What a filter has made is taken whole: the positions of its rows are not known here.
+        What a filter has made is taken whole: the offsets of its rows are not known here.
         """
-        if flow is None or flow.supplier is None or parcel.batch.num_rows <= most:
-            return parcel
-        since = parcel.upto[0], int(parcel.batch.seqs[int(most)])
-        first, rest = split(parcel, since, by_seq=True)
+        if flow is None or flow.supplier is None or chunk.batch.num_rows <= most:
+            return chunk
+        since = chunk.upto[0], int(chunk.batch.seqs[int(most)])
+        first, rest = split(chunk, since, by_seq=True)
         assert first is not None and rest is not None
         self._inbox.appendleft((flow, rest))
         return first
@@ -384,7 +384,7 @@ class Stage:
                 return True
             if item.upto > had:
                 del self._had[supplier_of(item)]
-                if isinstance(item, Parcel) and flow.supplier is not None:
+                if isinstance(item, Chunk) and flow.supplier is not None:
                     known, rest = split(item, had, by_seq=True)
                     assert rest is not None
                     if known is not None:
@@ -392,7 +392,7 @@ class Stage:
                     self._inbox[0] = flow, rest
                 return True
             self._inbox.popleft()
-            if isinstance(item, Parcel):
+            if isinstance(item, Chunk):
                 self._give_back(flow, item)
         return False
 
@@ -409,26 +409,28 @@ class Stage:
         if self.state in (StageState.CHANGING, StageState.HOLDING):
             assert self.changing is not None and self.changing.outcome is None
 
-    def _end(self, finished: bool = False, error: Error | None = None, keeps: bool = False) -> None:
-        self.outlet.end(finished=finished, error=error, keeps=keeps)
+    def _end(
+        self, finished: bool = False, error: Error | None = None, retains: bool = False
+    ) -> None:
+        self.outlet.end(finished=finished, error=error, retains=retains)
         self._enter(StageState.ENDED)
 
     def _end_stream(self, ended: StreamEnded) -> None:
         self.outlet.end_stream(ended.supplier, ended.upto)
-        self.saving.urge()  # so that what the supplier's process keeps can go with it
+        self.saving.urge()  # so that what the supplier's process retains can go with it
 
     def _discard(self) -> None:
         """The filter was stopped: what still arrives goes nowhere, and must not block others."""
         while self._inbox:
             flow, item = self._inbox.popleft()
-            if isinstance(item, Parcel):
+            if isinstance(item, Chunk):
                 self._give_back(flow, item)
 
-    def _give_back(self, flow: InFlow | None, parcel: Parcel) -> None:
+    def _give_back(self, flow: InFlow | None, chunk: Chunk) -> None:
         if flow is not None:
-            flow.consumed += parcel.nbytes
+            flow.consumed += chunk.nbytes
             self._consumed[flow.id] = flow
 
 
 def _size(item: Item) -> int:
-    return item.nbytes if isinstance(item, Parcel) else 0
+    return item.nbytes if isinstance(item, Chunk) else 0

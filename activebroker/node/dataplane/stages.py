@@ -10,46 +10,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from activebroker.core.errors import ProtocolError
-from activebroker.matching import Parcel
+from activebroker.matching import Chunk
+from activebroker.node.dataplane.inlet import Inlet
+from activebroker.node.dataplane.inlets import Inlets
 from activebroker.node.dataplane.outlet import Outlet
 from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import FilterChanged, FilterSaved, InputEnded, Plane
-from activebroker.node.dataplane.port import Port
-from activebroker.node.dataplane.ports import Ports
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.effects import CancelTimer, Effect, RunStage, SetTimer, UnloadStage
 from activebroker.protocol.messages import (
+    Acknowledged,
     CheckpointTaken,
     FlowEnded,
     OutletDrained,
-    Settled,
     StreamEnded,
 )
-from activebroker.protocol.specs import Positions, StageSpec
+from activebroker.protocol.specs import Offsets, StageSpec
 from derivation.protocol import Ties
 
 
 class Stages:
-    """The stages of a node, each between a port and an outlet."""
+    """The stages of a node, each between an inlet and an outlet."""
 
-    def __init__(self, plane: Plane, outlets: Outlets, ports: Ports) -> None:
+    def __init__(self, plane: Plane, outlets: Outlets, inlets: Inlets) -> None:
         self._plane = plane
         self._context = plane.context
         self._outlets = outlets
-        self._ports = ports
+        self._inlets = inlets
         self.cpu_seconds = 0.0  # used by filters, also by those that are gone
-        self.filtered: Mapping[str, Positions] = {}  # how far filters had come at the node before
+        self.filtered: Mapping[str, Offsets] = {}  # how far filters had come at the node before
 
     def open(self, spec: StageSpec) -> Stage:
         """Raises ProtocolError where its number is taken."""
-        if spec.id in self._plane.ports:
-            raise ProtocolError(f"{self._context.here!r} has a port {spec.id} already.")
-        port = Port(spec.id)
+        if spec.id in self._plane.inlets:
+            raise ProtocolError(f"{self._context.here!r} has an inlet {spec.id} already.")
+        inlet = Inlet(spec.id)
         if spec.checkpoint is None:
-            port.came = dict(self.filtered.get(spec.channel, {}))
+            inlet.came = dict(self.filtered.get(spec.channel, {}))
         outlet = self._outlets.open(spec.id, spec.channel, None, numbers=spec.envelope is not None)
-        self._plane.ports[spec.id] = port
-        stage = Stage(spec, port, outlet)
+        self._plane.inlets[spec.id] = inlet
+        stage = Stage(spec, inlet, outlet)
         self._plane.stages[spec.id] = stage
         return stage
 
@@ -73,46 +73,46 @@ class Stages:
         if stage.changing is not None:
             self._plane.facts.append(FilterChanged(id, False))
         # One that was stopped goes on elsewhere if this node is lost before the directory knows.
-        self._ports.drop(self._plane.ports.pop(id), goes_on or stage.outlet.error is not None)
+        self._inlets.drop(self._plane.inlets.pop(id), goes_on or stage.outlet.error is not None)
         if not stage.outlet.ended:
             stage.outlet.end()
         self._plane.touch(id)
         self._context.effects += [UnloadStage(id), CancelTimer(f"idle {id}")]
 
     def owe(self, stage: Stage, ties: Ties) -> None:
-        """A filter came here: it still has to tell some outlets what it has settled."""
-        stage.port.since.update(ties.since)
-        for outlet, (node, taker) in ties.outlets.items():
-            if outlet not in stage.port.sources:
-                stage.port.sources[outlet] = node, taker
-                stage.port.leaving[outlet] = ties.came
+        """A filter came here: it still has to tell some outlets what it has acknowledged."""
+        stage.inlet.since.update(ties.since)
+        for outlet, (node, subscriber) in ties.outlets.items():
+            if outlet not in stage.inlet.sources:
+                stage.inlet.sources[outlet] = node, subscriber
+                stage.inlet.leaving[outlet] = ties.came
 
     def save(self, stage: Stage) -> None:
         """A filter beside its sources is lost with them: from now on let it go on elsewhere."""
-        sent: Positions = {}
-        for flow in stage.port.flows.values():
+        sent: Offsets = {}
+        for flow in stage.inlet.flows.values():
             if (outlet := self._plane.outlets.get(flow.outlet)) is not None:
-                sent.update(outlet.keep(stage.spec.channel))
-                stage.port.sources[outlet.id] = self._context.here, stage.spec.channel
+                sent.update(outlet.retain(stage.spec.channel))
+                stage.inlet.sources[outlet.id] = self._context.here, stage.spec.channel
         stage.begin_to_recover(sent)
         self._plane.touch(stage.spec.id)
 
     def forget_saved(self, stage: Stage) -> None:
         """Let a filter beside its sources be lost with them."""
         stage.saving.recover_no_more()
-        for outlet, (node, taker) in stage.port.sources.items():
+        for outlet, (node, subscriber) in stage.inlet.sources.items():
             if node == self._context.here:
-                self._outlets.forget_taker(outlet, taker)
-        stage.port.sources.clear()
-        stage.port.leaving.clear()
+                self._outlets.forget_subscriber(outlet, subscriber)
+        stage.inlet.sources.clear()
+        stage.inlet.leaving.clear()
         self._plane.touch(stage.spec.id)
 
     def checkpoint_kept(self, stage_id: int) -> None:
-        """The directory has a stage's checkpoint: what led up to it need not be kept."""
+        """The directory has a stage's checkpoint: what led up to it need not be retained."""
         if (stage := self._plane.stages.get(stage_id)) is not None:
             waited = stage.saving.wanted
-            for node, outlet, taker, upto, ended in stage.saving.kept():
-                self._plane.tell(node, Settled(outlet, taker, upto, ended))
+            for node, outlet, subscriber, upto, ended in stage.saving.kept():
+                self._plane.tell(node, Acknowledged(outlet, subscriber, upto, ended))
             if waited and not stage.saving.wanted:
                 self._plane.facts.append(FilterSaved(stage_id))
             self._plane.touch(stage.spec.id)
@@ -120,17 +120,17 @@ class Stages:
     def merge(
         self,
         stage: Stage,
-        items: list[Parcel | StreamEnded],
+        items: list[Chunk | StreamEnded],
         ended: Sequence[int],
         lost: Sequence[int],
     ) -> None:
         """Take over from an origin: its buffer first, then the flows that follow its own."""
-        free = stage.port.ended_elsewhere(ended, lost)
+        free = stage.inlet.ended_elsewhere(ended, lost)
         stage.put(free)
         stage.put_first(items)
-        for flow in stage.port.take_broken():
+        for flow in stage.inlet.take_broken():
             # Who was lost at the old place may be alive: let it begin where that has come to.
-            self._ports.rewind(flow, stage.port.received)
+            self._inlets.rewind(flow, stage.inlet.received)
         for flow, item in free:
             if isinstance(item, FlowEnded):
                 self._plane.facts.append(InputEnded(stage.spec.id, flow.id, flow.lost))
@@ -170,7 +170,7 @@ class Stages:
         if (work := stage.pump(beside)) is not None:
             self._ask_driver(work)
         for flow in stage.take_consumed():
-            self._ports.give_back(flow)
+            self._inlets.give_back(flow)
         if (checkpoint := stage.saving.to_send()) is not None:
             change = stage.saving.change
             taken = CheckpointTaken(stage.spec.makes, stage.spec.id, checkpoint, change)
@@ -193,15 +193,18 @@ class Stages:
         stage = self._plane.stages.get(outlet.id)
         if outlet.drained and (stage is None or not stage.moving):
             if stage is not None and stage.spec.envelope is None:
-                # All that this relay has passed on is settled, there will be no checkpoint for it.
-                for source, (node, taker) in stage.port.sources.items():
-                    ended = source in stage.port.leaving
-                    self._plane.tell(node, Settled(source, taker, stage.saving.inputs, ended))
+                # All that this relay has passed on is acknowledged, there will be no checkpoint for
+                # it.
+                for source, (node, subscriber) in stage.inlet.sources.items():
+                    ended = source in stage.inlet.leaving
+                    self._plane.tell(
+                        node, Acknowledged(source, subscriber, stage.saving.inputs, ended)
+                    )
             self._outlets.remove(outlet.id)
             stopped = stage is not None and outlet.error is not None
             self._context.send(self._context.directory, OutletDrained(outlet.id, stopped), ())
             self.remove(outlet.id)
-            if stage is not None and outlet.error is not None and not stage.port.closing:
+            if stage is not None and outlet.error is not None and not stage.inlet.closing:
                 self._plane.stopped[outlet.id] = outlet.error
 
     def _set_idle_timer(self, stage: Stage) -> None:

@@ -244,9 +244,9 @@ def test_where_the_filter_was_stopped_the_channel_ends_at_the_destination() -> N
         machine.handle(input, 0.0)
     hand_over, *_ = machine.handle(origin.StateCaptured({}, (), error=BOOM), 0.0)
     assert isinstance(hand_over, Send)
-    taker = Destination(PLAN, "dallas")
-    taker.handle(destination.Loaded(), 0.0)
-    assert taker.handle(hand_over.message, 0.0) == [
+    subscriber = Destination(PLAN, "dallas")
+    subscriber.handle(destination.Loaded(), 0.0)
+    assert subscriber.handle(hand_over.message, 0.0) == [
         StopFilter(BOOM),
         Send("directory", Started(7, "dallas")),
     ]

@@ -54,7 +54,7 @@ class Fabric:
 
     `asked` are all calls so far, those in `calls` have no answer yet. `answer_all` gives each what
     `replies` has for a node and a kind of call: an error, or what a function does and returns; and
-    no positions where it has nothing.
+    no offsets where it has nothing.
     """
 
     def __init__(self) -> None:

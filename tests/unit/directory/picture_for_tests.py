@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activebroker.directory.graph import Graph
 from activebroker.directory.migration import plan_offload
-from activebroker.directory.parts import Channel, Derived, Flow, Outlet, Port, Relay, Root, Stage
+from activebroker.directory.parts import Channel, Derived, Flow, Inlet, Outlet, Relay, Root, Stage
 from activebroker.events import ANY, describe
 from activebroker.filters import Envelope
 from activebroker.protocol.messages import Offload
@@ -39,7 +39,7 @@ def offload(graph: Graph, own: Outlet, channel: Root, to: str, *consumers: str) 
     moved = [
         flow
         for flow in graph.out_of(own.id)
-        if not flow.port.relays and (not consumers or flow.port.node in consumers)
+        if not flow.inlet.relays and (not consumers or flow.inlet.node in consumers)
     ]
     migration = plan_offload(graph, "hub", channel, own, moved, to, request)
     migration.commit(graph)
@@ -58,7 +58,7 @@ class Trade:
         self.x.outlets[self.own.id] = self.own
         self.late = self.derive("x.Late", "b1")
         self.stage = self.put(self.late, "b1")
-        self.port = self.subscribe(901, "c", self.late)
+        self.inlet = self.subscribe(901, "c", self.late)
         self.connect()
 
     @property
@@ -70,7 +70,7 @@ class Trade:
     @property
     def out(self) -> Flow:
         """The subscription's one input."""
-        (flow,) = self.graph.into(self.port.id)
+        (flow,) = self.graph.into(self.inlet.id)
         return flow
 
     def supplier(self, name: str, node: str) -> Outlet:
@@ -95,16 +95,18 @@ class Trade:
     def put(self, channel: Derived, node: str) -> Stage:
         return self.graph.place(channel, node)
 
-    def subscribe(self, id: int, node: str, channel: Channel, predicate: str | None = None) -> Port:
+    def subscribe(
+        self, id: int, node: str, channel: Channel, predicate: str | None = None
+    ) -> Inlet:
         """A subscription, not connected yet."""
-        port = channel.ports[id] = Port(id, node, predicate)
-        return port
+        inlet = channel.inlets[id] = Inlet(id, node, predicate)
+        return inlet
 
     def connect(self) -> None:
         """Let all flow that should."""
         for channel in self.graph.channels.values():
-            for outlet, port in list(self.graph.missing(channel)):
-                self.graph.connect(channel, outlet, port)
+            for outlet, inlet in list(self.graph.missing(channel)):
+                self.graph.connect(channel, outlet, inlet)
 
     def offload(self, to: str, *consumers: str) -> Relay:
         return offload(self.graph, self.own, self.x, to, *consumers)

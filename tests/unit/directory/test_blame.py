@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from activebroker.directory.deaths import Budget, Record, acquit
-from activebroker.protocol.specs import Positions
+from activebroker.protocol.specs import Offsets
 
 BUDGET = Budget(by_one_event=3, in_a_minute=5)
-BEGIN: Positions = {"s": (1, 0)}
-LATER: Positions = {"s": (1, 7)}
+BEGIN: Offsets = {"s": (1, 0)}
+LATER: Offsets = {"s": (1, 7)}
 
 
 class Host:

@@ -178,4 +178,4 @@ def test_a_subscription_that_cannot_be_served_is_none(bench: Bench) -> None:
     bench.dials_out_only("a", "c")
     with pytest.raises(Unreachable, match="dial out only"):
         bench.ask(Subscribe("x", "c", 902))
-    assert 902 not in bench.trade.x.ports and bench.asked == []
+    assert 902 not in bench.trade.x.inlets and bench.asked == []

@@ -11,7 +11,7 @@ from activebroker.protocol.messages import (
     CheckpointKept,
     CheckpointTaken,
     ForgetSaved,
-    ForgetTaker,
+    ForgetSubscriber,
     SetPredicate,
 )
 from activebroker.protocol.specs import Checkpoint
@@ -124,7 +124,7 @@ def test_a_filter_that_is_back_at_its_suppliers_is_not_kept_for_when_all_is_safe
     bench.go_on()
     assert bench.asked == [
         ("b1", ForgetSaved(bench.trade.stage.id)),
-        ("a", ForgetTaker(bench.trade.own.id, "x.Late")),
+        ("a", ForgetSubscriber(bench.trade.own.id, "x.Late")),
     ]
     assert not bench.late.recovers and bench.late.checkpoint is None
 

@@ -37,7 +37,7 @@ class Bench(Fabric):
     def orphan(self, lease: float | None = 5.0) -> None:
         """Whoever derived x.Late is gone, and so is its subscription."""
         self.late.owned, self.late.lease = False, lease
-        self.graph.remove_port(self.late, 901)
+        self.graph.remove_inlet(self.late, 901)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_an_orphan_that_nobody_takes_gives_way(bench: Bench) -> None:
     bench.orphan()
     new = bench.derive("x.Late", at="b2", node="a")
     assert bench.late.closed and new.owner == "a"
-    assert [flow.port.makes for flow in bench.graph.flows.values()] == [new]
+    assert [flow.inlet.makes for flow in bench.graph.flows.values()] == [new]
 
 
 def test_what_is_to_live_without_an_owner_does_not_give_way(bench: Bench) -> None:

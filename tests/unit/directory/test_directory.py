@@ -50,7 +50,7 @@ def test_requests_are_carried_out_one_after_the_other(bench: Whole) -> None:
     first, second = bench.ask(SUBSCRIBE), bench.ask(Unsubscribe("x.Late", 902))
     assert len(bench.asked) == 1
     bench.work()
-    assert first.done and second.done and 902 not in bench.late.ports
+    assert first.done and second.done and 902 not in bench.late.inlets
 
 
 def test_what_only_looks_does_not_wait(bench: Whole) -> None:
@@ -155,7 +155,7 @@ def test_a_suspicion_is_looked_into(bench: Whole) -> None:
     bench.directory.told("a", PeerSuspected("c", 1, heard=True))
     bench.replies["c", ReportNode] = SILENT
     bench.work()
-    assert bench.expelled == ["c"] and bench.late.ports == {}
+    assert bench.expelled == ["c"] and bench.late.inlets == {}
 
 
 @pytest.mark.parametrize("ended", ["completed", "rolled back"])

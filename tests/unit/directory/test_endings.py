@@ -11,18 +11,18 @@ from picture_for_tests import Trade
 
 from activebroker.directory.parts import Derived
 from activebroker.protocol.messages import (
-    AbandonPort,
+    AbandonInlet,
     CallBody,
+    CloseInlet,
     CloseOutlet,
-    ClosePort,
     FinishFlow,
-    ForgetTaker,
+    ForgetSubscriber,
     ReportSent,
     Undeploy,
 )
-from activebroker.protocol.specs import Positions
+from activebroker.protocol.specs import Offsets
 
-AT: Positions = {"A": (1, 7)}
+AT: Offsets = {"A": (1, 7)}
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def trade(fabric: Fabric) -> Trade:
 
 def nothing_is_left_of(channel: Derived, trade: Trade) -> bool:
     graph = trade.graph
-    parts = channel.stages, channel.outlets, channel.ports, channel.takers, channel.left
+    parts = channel.stages, channel.outlets, channel.inlets, channel.subscribers, channel.left
     flows = [flow for flow in graph.flows.values() if flow.channel is channel]
     return channel.closed and not any(parts) and not flows and channel.checkpoint is None
 
@@ -51,8 +51,8 @@ def test_a_channel_ends_at_its_suppliers_and_all_below_it_waits_for_that(
     into, out = trade.into, trade.out
     fabric.carry_out(fabric.endings.close(trade.x))
     assert fabric.asked == [
-        ("b1", ClosePort(trade.stage.id, (into.id,))),
-        ("c", ClosePort(901, (out.id,))),
+        ("b1", CloseInlet(trade.stage.id, (into.id,))),
+        ("c", CloseInlet(901, (out.id,))),
         ("a", CloseOutlet(trade.own.id, finished=True)),
     ]
     assert trade.x.closed and nothing_is_left_of(trade.late, trade) and not fabric.graph.flows
@@ -66,12 +66,12 @@ def test_a_derived_channel_ends_behind_what_its_filter_was_given(
     into, out = trade.into, trade.out
     fabric.carry_out(fabric.endings.close(trade.late))
     assert fabric.asked == [
-        ("c", ClosePort(901, (out.id,))),
-        ("b1", ClosePort(trade.stage.id, (into.id,))),
+        ("c", CloseInlet(901, (out.id,))),
+        ("b1", CloseInlet(trade.stage.id, (into.id,))),
         ("a", FinishFlow(trade.own.id, into.id, {})),
     ]
     assert nothing_is_left_of(trade.late, trade)
-    assert [flow.port for flow in fabric.graph.flows.values()] == [other], "nobody else notices"
+    assert [flow.inlet for flow in fabric.graph.flows.values()] == [other], "nobody else notices"
 
 
 def test_what_is_on_its_way_to_a_relay_is_waited_for(fabric: Fabric, trade: Trade) -> None:
@@ -83,14 +83,14 @@ def test_what_is_on_its_way_to_a_relay_is_waited_for(fabric: Fabric, trade: Trad
     fabric.carry_out(fabric.endings.close(trade.late))
     assert fabric.asked[0] == ("a", ReportSent(trade.own.id, relay.name))
     assert ("b2", FinishFlow(served.id, into.id, AT)) in fabric.asked
-    assert ("a", ForgetTaker(trade.own.id, "x.Late")) in fabric.asked
+    assert ("a", ForgetSubscriber(trade.own.id, "x.Late")) in fabric.asked
 
 
 def test_who_waits_for_a_first_supplier_waits_no_more(fabric: Fabric, trade: Trade) -> None:
     fabric.carry_out(fabric.endings.remove_supplier(trade.x, "A"))
     fabric.asked.clear()
     fabric.carry_out(fabric.endings.close(trade.x))
-    assert ("b1", ClosePort(trade.stage.id, ())) in fabric.asked
+    assert ("b1", CloseInlet(trade.stage.id, ())) in fabric.asked
 
 
 def test_what_is_left_of_an_earlier_place_ends_too(fabric: Fabric, trade: Trade) -> None:
@@ -160,7 +160,7 @@ def test_for_a_filter_that_was_stopped_nothing_is_kept(
     for node in places[1:]:
         trade.put(trade.late, node)
     fabric.endings.drained(trade.stage.id, stopped=True)
-    assert fabric.asked == [("a", ForgetTaker(trade.own.id, "x.Late"))]
+    assert fabric.asked == [("a", ForgetSubscriber(trade.own.id, "x.Late"))]
     assert trade.late.stopped is not goes_on
 
 
@@ -168,7 +168,7 @@ def test_a_relay_that_was_stopped_goes_with_its_supplier(fabric: Fabric, trade: 
     relay = trade.offload("b2")
     (stage_id,) = relay.stages
     fabric.endings.drained(stage_id, stopped=True)
-    assert fabric.asked == [("a", ForgetTaker(trade.own.id, relay.name))]
+    assert fabric.asked == [("a", ForgetSubscriber(trade.own.id, relay.name))]
     fabric.carry_out(fabric.endings.remove_supplier(trade.x, "A"))
     assert fabric.asked[-1] == ("b2", Undeploy(stage_id))
     assert fabric.graph.relays == {}
@@ -187,9 +187,9 @@ def test_all_consumers_below_an_abandoned_filter_are_told_why(fabric: Fabric, tr
     assert asked >= {
         ("b1", Undeploy(trade.stage.id, discard=True)),
         ("b2", Undeploy(stage.id, discard=True)),
-        ("c", AbandonPort(901, "It is too late.")),
-        ("a", AbandonPort(902, "It is too late.")),
-        ("a", ForgetTaker(trade.own.id, "x.Late")),
+        ("c", AbandonInlet(901, "It is too late.")),
+        ("a", AbandonInlet(902, "It is too late.")),
+        ("a", ForgetSubscriber(trade.own.id, "x.Late")),
     }
     for channel in (trade.late, below):
         assert nothing_is_left_of(channel, trade) and channel.ended == " It is too late."

@@ -18,7 +18,7 @@ class Bench(Fabric):
 
     def nobody_holds_it(self) -> None:
         self.leases.disown("c")
-        self.graph.remove_port(self.late, 901)
+        self.graph.remove_inlet(self.late, 901)
         self.leases.review()
 
 

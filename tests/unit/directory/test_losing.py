@@ -9,13 +9,13 @@ from picture_for_tests import HIGH, Trade
 from activebroker.core.errors import PayloadRefused
 from activebroker.directory.parts import SUPPLIER, Next
 from activebroker.protocol.messages import (
-    AbandonPort,
+    AbandonInlet,
     CloseFlow,
     CloseOutlet,
     Deploy,
-    ForgetTaker,
+    ForgetSubscriber,
     OpenFlow,
-    ReleasePort,
+    ReleaseInlet,
     ReportNode,
     ReportSent,
     SetPredicate,
@@ -61,18 +61,18 @@ def test_with_a_supplier_its_flows_are_gone(fabric: Fabric, trade: Trade) -> Non
 def test_with_a_subscription_its_flow_is_closed(fabric: Fabric, trade: Trade) -> None:
     out = trade.out
     lose(fabric, "c")
-    assert fabric.asked == [("b1", CloseFlow(trade.stage.id, out.id, "port 901"))]
-    assert trade.late.ports == {}
+    assert fabric.asked == [("b1", CloseFlow(trade.stage.id, out.id, "inlet 901"))]
+    assert trade.late.inlets == {}
 
 
 def test_nothing_waits_until_a_lost_subscription_settles(fabric: Fabric, trade: Trade) -> None:
     left = trade.late.left[77] = trade.supplier("earlier place", "b2")
     fabric.endings.forget_subscriptions("c")
     assert fabric.asked == [
-        ("b1", ForgetTaker(trade.stage.id, "port 901")),
-        ("b2", ForgetTaker(left.id, "port 901")),
+        ("b1", ForgetSubscriber(trade.stage.id, "inlet 901")),
+        ("b2", ForgetSubscriber(left.id, "inlet 901")),
     ]
-    assert list(trade.late.ports) == [901], "it is taken out when its turn comes"
+    assert list(trade.late.inlets) == [901], "it is taken out when its turn comes"
 
 
 def test_a_lost_filter_goes_on_at_another_broker(fabric: Fabric, trade: Trade) -> None:
@@ -81,7 +81,7 @@ def test_a_lost_filter_goes_on_at_another_broker(fabric: Fabric, trade: Trade) -
     assert stage.node == trade.late.at == "b2"
     assert trade.late.instead == "The process at 'b1', where it ran, is gone."
     assert kinds(fabric) == [
-        ("c", ReleasePort),
+        ("c", ReleaseInlet),
         ("b2", ReportNode),
         ("b2", Deploy),
         ("b2", OpenFlow),
@@ -102,7 +102,7 @@ def test_a_filter_that_nobody_can_take_ends_with_the_reason(fabric: Fabric, trad
     for node in ("b2", "hub", "c"):
         fabric.replies[node, Deploy] = PayloadRefused(f"no numpy at {node}.")
     lose(fabric, "b1")
-    (why,) = [body.reason for _, body in fabric.asked if isinstance(body, AbandonPort)]
+    (why,) = [body.reason for _, body in fabric.asked if isinstance(body, AbandonInlet)]
     assert why == (
         "'b1', which ran the filter of channel 'x.Late', is gone, and it could not go on "
         "elsewhere: no numpy at b2; no numpy at hub; no numpy at c. "
@@ -132,7 +132,7 @@ def test_a_filter_at_its_suppliers_is_lost_with_one_of_them(fabric: Fabric) -> N
     trade.connect()
     lose(fabric, "a")
     assert [stage.node for stage in late.stages.values()] == ["b2"]
-    assert fabric.asked == [("c", ReleasePort(902, (lost.id,)))]
+    assert fabric.asked == [("c", ReleaseInlet(902, (lost.id,)))]
 
 
 def test_a_lost_relay_goes_on_at_another_broker(fabric: Fabric, trade: Trade) -> None:
@@ -149,7 +149,7 @@ def test_a_relay_that_nobody_can_take_ends_with_its_supplier(fabric: Fabric, tra
     lose(fabric, "b2")
     assert fabric.asked[-2:] == [
         ("a", CloseOutlet(trade.own.id, finished=False)),
-        ("a", ForgetTaker(trade.own.id, relay.name)),
+        ("a", ForgetSubscriber(trade.own.id, relay.name)),
     ]
     assert (trade.x.outlets, fabric.graph.relays) == ({}, {})
 
@@ -161,7 +161,9 @@ def test_a_relay_that_has_lost_its_supplier_is_left_with_what_is_on_its_way(
     served = relay.outlet
     assert served is not None
     lose(fabric, "a")
-    assert fabric.asked == [("b2", ForgetTaker(served.id, "x.Late"))], "it cannot be sent again"
+    assert fabric.asked == [("b2", ForgetSubscriber(served.id, "x.Late"))], (
+        "it cannot be sent again"
+    )
     assert fabric.graph.relays == {relay.name: relay}
 
 
@@ -171,9 +173,9 @@ def test_whom_a_stopped_relay_served_end_when_it_is_lost(fabric: Fabric, trade: 
     relay = trade.offload("b2")
     relay.stopped = True
     lose(fabric, "b2")
-    ended = [(node, body.port) for node, body in fabric.asked if isinstance(body, AbandonPort)]
+    ended = [(node, body.inlet) for node, body in fabric.asked if isinstance(body, AbandonInlet)]
     assert ended == [("c", 901), ("c", 902)]
-    assert trade.late.closed and trade.x.ports == {} and fabric.graph.relays == {}
+    assert trade.late.closed and trade.x.inlets == {} and fabric.graph.relays == {}
     assert list(trade.x.outlets) == [trade.own.id], "the supplier goes on for others"
 
 

@@ -14,7 +14,7 @@ from activebroker.protocol.messages import (
     ClaimName,
     CloseFlow,
     Derive,
-    ForgetTaker,
+    ForgetSubscriber,
     Join,
     Leave,
     MembersChanged,
@@ -198,11 +198,11 @@ def test_who_is_lost_holds_nothing_at_once_and_is_taken_out_in_its_turn(
     out = trade.out
     fabric.membership.lost("c")
     assert "c" not in fabric.members and not trade.late.owned
-    assert fabric.asked[1:] == [("b1", ForgetTaker(trade.stage.id, "port 901"))]
-    assert list(trade.late.ports) == [901]
+    assert fabric.asked[1:] == [("b1", ForgetSubscriber(trade.stage.id, "inlet 901"))]
+    assert list(trade.late.inlets) == [901]
     fabric.go_on()
-    assert fabric.asked[2:] == [("b1", CloseFlow(trade.stage.id, out.id, "port 901"))]
-    assert trade.late.ports == {}
+    assert fabric.asked[2:] == [("b1", CloseFlow(trade.stage.id, out.id, "inlet 901"))]
+    assert trade.late.inlets == {}
 
 
 def test_who_waited_to_join_and_is_lost_has_no_name(fabric: Fabric) -> None:

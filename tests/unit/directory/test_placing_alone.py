@@ -9,7 +9,7 @@ from picture_for_tests import Trade
 from activebroker.core.errors import DeadlineExceeded, PayloadRefused
 from activebroker.directory.parts import SUPPLIER
 from activebroker.protocol.messages import (
-    AbandonPort,
+    AbandonInlet,
     CallBody,
     Deploy,
     OpenFlow,
@@ -53,7 +53,7 @@ def test_a_filter_is_put_beside_each_supplier(bench: Bench) -> None:
     bench.connect()
     assert bench.asked_for(Deploy) == bench.places() == ["a", "hub"]
     inputs = [flow for id in bench.beside.stages for flow in bench.graph.into(id)]
-    assert [(flow.outlet.node, flow.port.node) for flow in inputs] == [("a", "a"), ("hub", "hub")]
+    assert [(flow.outlet.node, flow.inlet.node) for flow in inputs] == [("a", "a"), ("hub", "hub")]
 
 
 def test_two_suppliers_in_one_process_share_it(bench: Bench) -> None:
@@ -75,7 +75,7 @@ def test_what_is_derived_at_its_supplier_is_put_beside_that_first(bench: Bench) 
     deployed = [body.stage.channel for _, body in bench.asked if isinstance(body, Deploy)]
     assert deployed == ["x.Beside", "x.Beside.Beside"]
     flows = [body.spec for _, body in bench.asked if type(body) is OpenFlow]
-    assert flows[-1].outlet == bench.trade.own.id, "takers are connected before they are fed"
+    assert flows[-1].outlet == bench.trade.own.id, "subscribers are connected before they are fed"
 
 
 def test_beside_a_filter_that_waits_for_a_place_nothing_is_put(bench: Bench) -> None:
@@ -99,7 +99,7 @@ def test_it_begins_where_it_was_derived(bench: Bench) -> None:
     assert (bench.beside.at, bench.places()) == ("consumer", ["b2"])
     assert (bench.beside.asked, bench.beside.instead) == (SUPPLIER, "no numpy at a")
     (into,) = [flow for id in bench.beside.stages for flow in bench.graph.into(id)]
-    assert (into.outlet.node, into.port.predicate) == ("a", bench.beside.predicate)
+    assert (into.outlet.node, into.inlet.predicate) == ("a", bench.beside.predicate)
 
 
 def test_else_it_begins_at_a_broker(bench: Bench) -> None:
@@ -112,7 +112,7 @@ def test_else_it_begins_at_a_broker(bench: Bench) -> None:
 def test_else_its_channel_ends_with_what_the_first_said(bench: Bench) -> None:
     bench.refuses("a", "b1", "b2", "hub", "c")
     bench.connect()
-    assert bench.asked_for(AbandonPort) == ["c"]
+    assert bench.asked_for(AbandonInlet) == ["c"]
     assert bench.beside.closed
     assert bench.beside.ended.endswith("Its filter can run nowhere: no numpy at a")
 

@@ -23,11 +23,11 @@ from activebroker.protocol.messages import (
     ReportSent,
     SetPredicate,
 )
-from activebroker.protocol.specs import Positions
+from activebroker.protocol.specs import Offsets
 
 WIDE = union([HIGH, LOW])
-WIDENED: Positions = {"A": (1, 7)}
-SENT: Positions = {"A": (1, 9)}
+WIDENED: Offsets = {"A": (1, 7)}
+SENT: Offsets = {"A": (1, 9)}
 SILENT = DeadlineExceeded("no answer")
 
 
@@ -56,7 +56,7 @@ class Bench(Fabric):
 
     def wants(self) -> list[tuple[str | None, bool]]:
         """What the filter is sent, and whether that is no more than it forwards."""
-        return [(port.predicate, port.certain) for port in self.graph.inlets(self.late)]
+        return [(inlet.predicate, inlet.certain) for inlet in self.graph.feeding_inlets(self.late)]
 
     def kinds(self) -> list[tuple[str, type[CallBody]]]:
         return [(node, type(body)) for node, body in self.asked]

@@ -16,13 +16,13 @@ from activebroker.protocol.messages import (
     Deploy,
     ExpectFlow,
     OpenFlow,
-    ReleasePort,
+    ReleaseInlet,
     ReportNode,
     Undeploy,
 )
-from activebroker.protocol.specs import Checkpoint, Positions
+from activebroker.protocol.specs import Checkpoint, Offsets
 
-HAD: Positions = {"A": (1, 7)}
+HAD: Offsets = {"A": (1, 7)}
 SAVED = Checkpoint({"A": b"state"}, {"A": (1, 9)}, {"A": (1, 8)})
 
 
@@ -126,17 +126,17 @@ def test_a_relay_cannot_go_on_without_its_supplier(bench: Bench) -> None:
 # --- how ----------------------------------------------------------------------------------------
 
 
-def test_takers_are_connected_before_the_filter_is_fed_again(bench: Bench) -> None:
+def test_subscribers_are_connected_before_the_filter_is_fed_again(bench: Bench) -> None:
     bench.late.checkpoint = SAVED
     old = bench.trade.stage.id
-    bench.replies["c", ReleasePort] = HAD
+    bench.replies["c", ReleaseInlet] = HAD
     assert bench.recover("b2") == "b2"
     (stage,) = bench.late.stages.values()
     spec = bench.late.stage_spec(stage, True, SAVED)
     out, into = bench.trade.out, bench.graph.into(stage.id)[0]
     assert bench.asked == [
         ("b1", Undeploy(old, discard=True)),
-        ("c", ReleasePort(901, (old,))),
+        ("c", ReleaseInlet(901, (old,))),
         ("b2", ReportNode()),
         ("b2", Deploy(spec)),
         ("b2", OpenFlow(out.spec(since=HAD))),
@@ -146,12 +146,12 @@ def test_takers_are_connected_before_the_filter_is_fed_again(bench: Bench) -> No
         ("c", ExpectFlow(out.spec(), recovers=True)),
         ("b2", ExpectFlow(into.spec(), recovers=False)),
     ]
-    assert old not in bench.late.stages and old not in bench.trade.x.ports
+    assert old not in bench.late.stages and old not in bench.trade.x.inlets
 
 
 def test_nobody_gets_what_was_before_it_began(bench: Bench) -> None:
-    bench.late.takers["port 901"] = {"A": (1, 20), "B": (2, 0)}
-    bench.replies["c", ReleasePort] = HAD
+    bench.late.subscribers["inlet 901"] = {"A": (1, 20), "B": (2, 0)}
+    bench.replies["c", ReleaseInlet] = HAD
     bench.recover("b2")
     (flow,) = [body.spec for node, body in bench.asked if type(body) is OpenFlow and node == "b2"]
     assert flow.since == {"A": (1, 20), "B": (2, 0)}
@@ -168,7 +168,7 @@ def test_what_a_place_before_has_left_comes_first(bench: Bench) -> None:
 
 
 def test_a_consumer_that_does_not_answer_has_to_go(bench: Bench) -> None:
-    bench.replies["c", ReleasePort] = DeadlineExceeded("c did not answer")
+    bench.replies["c", ReleaseInlet] = DeadlineExceeded("c did not answer")
     assert bench.recover("b2") == "b2"
     assert bench.expelled == ["c"] and bench.graph.into(901) == []
 
@@ -219,7 +219,7 @@ def test_a_relay_follows_what_its_supplier_gave_itself(bench: Bench) -> None:
     relay = bench.trade.offload("b1")
     assert bench.recover("b2", made=relay) == "b2"
     down = [body.spec for node, body in bench.asked if type(body) is OpenFlow and node == "b2"]
-    assert [(flow.taker, flow.behind) for flow in down] == [("x.Late", True)]
+    assert [(flow.subscriber, flow.behind) for flow in down] == [("x.Late", True)]
 
 
 def test_what_a_lost_filter_is_for_is_fed_from_the_checkpoint_of_that(bench: Bench) -> None:
@@ -230,7 +230,7 @@ def test_what_a_lost_filter_is_for_is_fed_from_the_checkpoint_of_that(bench: Ben
     bench.gone("b2")
     bench.recover("hub")
     down = [body.spec for node, body in bench.asked if type(body) is OpenFlow and node == "hub"]
-    assert {flow.taker: flow.since for flow in down} == {
-        "port 901": {},
+    assert {flow.subscriber: flow.since for flow in down} == {
+        "inlet 901": {},
         "x.Late.Late": SAVED.inputs,
     }

@@ -1,4 +1,4 @@
-"""Ports and filters are taken down: where nothing is sent, kept or left for them any more."""
+"""Inlets and filters are taken down: where nothing is sent, kept or left for them any more."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from activebroker.core.errors import PayloadRefused, Unreachable
 from activebroker.protocol.messages import (
     CloseFlow,
     Deploy,
-    ForgetTaker,
+    ForgetSubscriber,
     Greet,
     ReportNode,
     Undeploy,
 )
-from activebroker.protocol.specs import Positions
+from activebroker.protocol.specs import Offsets
 
-AT: Positions = {"A": (1, 7)}
+AT: Offsets = {"A": (1, 7)}
 
 
 @pytest.fixture
@@ -30,20 +30,20 @@ def trade(fabric: Fabric) -> Trade:
     return Trade(fabric.graph)
 
 
-def test_nothing_is_sent_to_or_kept_for_a_port_that_is_gone(fabric: Fabric, trade: Trade) -> None:
+def test_nothing_is_sent_to_or_kept_for_a_inlet_that_is_gone(fabric: Fabric, trade: Trade) -> None:
     left = trade.late.left[77] = trade.supplier("earlier place", "b2")
-    flow, trade.late.takers["port 901"] = trade.out, AT
-    fabric.carry_out(fabric.wiring.remove_port(trade.late, trade.port.id))
+    flow, trade.late.subscribers["inlet 901"] = trade.out, AT
+    fabric.carry_out(fabric.wiring.remove_inlet(trade.late, trade.inlet.id))
     assert fabric.asked == [
-        ("b1", CloseFlow(trade.stage.id, flow.id, "port 901")),
-        ("b2", ForgetTaker(left.id, "port 901")),
+        ("b1", CloseFlow(trade.stage.id, flow.id, "inlet 901")),
+        ("b2", ForgetSubscriber(left.id, "inlet 901")),
     ]
-    assert (trade.late.ports, trade.late.takers) == ({}, {})
-    assert fabric.graph.into(trade.port.id) == []
+    assert (trade.late.inlets, trade.late.subscribers) == ({}, {})
+    assert fabric.graph.into(trade.inlet.id) == []
 
 
-def test_a_port_that_was_removed_before_is_no_fault(fabric: Fabric, trade: Trade) -> None:
-    fabric.carry_out(fabric.wiring.remove_port(trade.late, 999))
+def test_a_inlet_that_was_removed_before_is_no_fault(fabric: Fabric, trade: Trade) -> None:
+    fabric.carry_out(fabric.wiring.remove_inlet(trade.late, 999))
     assert fabric.asked == []
 
 
@@ -61,14 +61,14 @@ def test_where_a_node_is_gone_there_is_nothing_to_take_down(fabric: Fabric) -> N
 
 def test_a_filter_that_one_node_cannot_load_starts_at_none(fabric: Fabric, trade: Trade) -> None:
     new = trade.derive("x.New", "b1")
-    ports = dict(trade.x.ports)
+    inlets = dict(trade.x.inlets)
     fabric.replies["b2", Deploy] = PayloadRefused("no numpy at b2")
     with pytest.raises(PayloadRefused, match="numpy"):
         fabric.carry_out(fabric.wiring.deploy(new, ["b1", "b2"], "python"))
     stages = [(node, body.stage.id) for node, body in fabric.asked if isinstance(body, Deploy)]
     assert [node for node, _ in stages] == ["b1", "b2"]
     assert fabric.asked[2:] == [(node, Undeploy(id)) for node, id in stages]
-    assert (new.stages, new.outlets, trade.x.ports) == ({}, {}, ports)
+    assert (new.stages, new.outlets, trade.x.inlets) == ({}, {}, inlets)
 
 
 def test_a_place_can_report_failures_to_who_derived_it(fabric: Fabric, trade: Trade) -> None:
@@ -87,4 +87,4 @@ def test_a_filter_is_taken_away_with_what_feeds_it(fabric: Fabric, trade: Trade)
         ("a", CloseFlow(trade.own.id, flow.id, "x.Late")),
         ("b1", Undeploy(trade.stage.id, discard=True)),
     ]
-    assert trade.late.stages == {} and trade.stage.id not in trade.x.ports
+    assert trade.late.stages == {} and trade.stage.id not in trade.x.inlets

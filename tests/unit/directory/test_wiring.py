@@ -15,9 +15,9 @@ from activebroker.protocol.messages import (
     OpenFlow,
     SetPredicate,
 )
-from activebroker.protocol.specs import Positions
+from activebroker.protocol.specs import Offsets
 
-AT: Positions = {"A": (1, 7)}
+AT: Offsets = {"A": (1, 7)}
 
 
 @pytest.fixture
@@ -33,18 +33,18 @@ def trade(fabric: Fabric) -> Trade:
 # --- flows --------------------------------------------------------------------------------------
 
 
-def test_a_source_opens_a_flow_of_which_the_port_has_notice(fabric: Fabric, trade: Trade) -> None:
-    port = trade.subscribe(902, "c", trade.x)
+def test_a_source_opens_a_flow_of_which_the_inlet_has_notice(fabric: Fabric, trade: Trade) -> None:
+    inlet = trade.subscribe(902, "c", trade.x)
     fabric.carry_out(fabric.wiring.connect(trade.x))
-    (flow,) = fabric.graph.into(port.id)
+    (flow,) = fabric.graph.into(inlet.id)
     assert fabric.asked == [("a", OpenFlow(flow.spec()))]
     assert fabric.told == [("c", ExpectFlow(flow.spec(), recovers=False))]
 
 
-def test_a_port_expects_that_a_filter_goes_on_elsewhere(fabric: Fabric, trade: Trade) -> None:
-    port = trade.subscribe(902, "c", trade.late)
+def test_a_inlet_expects_that_a_filter_goes_on_elsewhere(fabric: Fabric, trade: Trade) -> None:
+    inlet = trade.subscribe(902, "c", trade.late)
     fabric.carry_out(fabric.wiring.connect(trade.late))
-    (flow,) = fabric.graph.into(port.id)
+    (flow,) = fabric.graph.into(inlet.id)
     assert fabric.asked == [("b1", OpenFlow(flow.spec()))]
     assert fabric.told == [("c", ExpectFlow(flow.spec(), recovers=True))]
 
@@ -61,28 +61,28 @@ def test_what_flows_is_not_opened_twice(fabric: Fabric, trade: Trade) -> None:
     assert fabric.asked == []
 
 
-def test_the_picture_has_where_a_taker_began(fabric: Fabric, trade: Trade) -> None:
+def test_the_picture_has_where_a_subscriber_began(fabric: Fabric, trade: Trade) -> None:
     trade.subscribe(902, "c", trade.x)
     fabric.replies["a", OpenFlow] = AT
     fabric.carry_out(fabric.wiring.connect(trade.x))
-    assert trade.x.takers == {"port 902": AT}
+    assert trade.x.subscribers == {"inlet 902": AT}
 
 
-def test_a_source_that_is_lost_meanwhile_is_no_fault_of_the_taker(
+def test_a_source_that_is_lost_meanwhile_is_no_fault_of_the_subscriber(
     fabric: Fabric, trade: Trade
 ) -> None:
-    port = trade.subscribe(902, "c", trade.x)
+    inlet = trade.subscribe(902, "c", trade.x)
     fabric.replies["a", OpenFlow] = Unreachable("a is gone")
     fabric.carry_out(fabric.wiring.connect(trade.x))
-    assert len(fabric.graph.into(port.id)) == 1, "it goes with its supplier"
+    assert len(fabric.graph.into(inlet.id)) == 1, "it goes with its supplier"
 
 
 def test_two_that_dial_out_only_are_not_connected(fabric: Fabric, trade: Trade) -> None:
     fabric.dials_out_only("a", "c")
-    port = trade.subscribe(902, "c", trade.x)
+    inlet = trade.subscribe(902, "c", trade.x)
     with pytest.raises(Unreachable, match="put a filter at a broker between"):
         fabric.carry_out(fabric.wiring.connect(trade.x))
-    assert fabric.asked == [] and fabric.graph.into(port.id) == []
+    assert fabric.asked == [] and fabric.graph.into(inlet.id) == []
 
 
 @pytest.mark.parametrize("pair", [("a", "b1"), ("b1", "a"), ("a", "a"), ("a", "gone")])
@@ -108,23 +108,25 @@ def test_there_is_nothing_to_expect_where_one_is_gone(fabric: Fabric, trade: Tra
 # --- what is wanted -----------------------------------------------------------------------------
 
 
-def test_a_relay_is_sent_what_its_takers_want_together(fabric: Fabric, trade: Trade) -> None:
+def test_a_relay_is_sent_what_its_subscribers_want_together(fabric: Fabric, trade: Trade) -> None:
     relay = trade.offload("b2")
-    port = trade.subscribe(902, "c", trade.x, LOW)
+    inlet = trade.subscribe(902, "c", trade.x, LOW)
     fabric.replies["a", SetPredicate] = AT
     fabric.carry_out(fabric.wiring.connect(trade.x))
-    (flow,) = fabric.graph.into(port.id)
+    (flow,) = fabric.graph.into(inlet.id)
     assert fabric.asked == [
         ("a", SetPredicate(trade.own.id, relay.name, union([HIGH, LOW]))),
         ("b2", OpenFlow(flow.spec(since=AT))),  # before that there were holes
     ]
     assert fabric.told == [("c", ExpectFlow(flow.spec(), recovers=True))]
     fabric.asked.clear()
-    fabric.carry_out(fabric.wiring.remove_port(trade.x, port.id))
+    fabric.carry_out(fabric.wiring.remove_inlet(trade.x, inlet.id))
     assert ("a", SetPredicate(trade.own.id, relay.name, HIGH)) in fabric.asked
 
 
-def test_a_relay_whose_takers_want_the_same_is_left_alone(fabric: Fabric, trade: Trade) -> None:
+def test_a_relay_whose_subscribers_want_the_same_is_left_alone(
+    fabric: Fabric, trade: Trade
+) -> None:
     trade.offload("b2")
     fabric.carry_out(fabric.wiring.feed_relays(trade.x))
     assert fabric.asked == []
@@ -143,12 +145,12 @@ def test_a_relay_without_its_supplier_is_sent_what_it_was(
         fabric.gone("a")
     elif why == "left":
         del trade.x.outlets[trade.own.id]
-    fabric.carry_out(fabric.wiring.remove_port(trade.x, 902))
+    fabric.carry_out(fabric.wiring.remove_inlet(trade.x, 902))
     asked = [node for node, body in fabric.asked if isinstance(body, SetPredicate)]
     assert asked == (["a"] if why == "silent" else []) and relay.since == AT
 
 
-def test_a_filter_is_sent_more_from_the_positions_that_its_sources_tell(
+def test_a_filter_is_sent_more_from_the_offsets_that_its_sources_tell(
     fabric: Fabric, trade: Trade
 ) -> None:
     other = trade.supplier("B", "c")
@@ -160,7 +162,9 @@ def test_a_filter_is_sent_more_from_the_positions_that_its_sources_tell(
         ("c", SetPredicate(other.id, "x.Late", None, False)),
     ]
     assert widened == {trade.own.id: AT, other.id: {"B": (2, 0)}}
-    assert [(p.predicate, p.certain) for p in fabric.graph.inlets(trade.late)] == [(None, False)]
+    assert [(p.predicate, p.certain) for p in fabric.graph.feeding_inlets(trade.late)] == [
+        (None, False)
+    ]
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -29,7 +29,7 @@ from activebroker.events import (
     encode,
     load,
 )
-from activebroker.events.handful import FEW
+from activebroker.events.small_batch import FEW
 
 
 class Status(Enum):

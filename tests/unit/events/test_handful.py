@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from activebroker.core.errors import ProtocolError
 from activebroker.events import Batch, EventType, build_batch, dump, encode, load
-from activebroker.events.handful import FEW, Handful
+from activebroker.events.small_batch import FEW, SmallBatch
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(codec="utf-8"))
@@ -52,7 +52,7 @@ CONTENTS = st.builds(
 @given(st.lists(CONTENTS, max_size=FEW - 1), st.integers(0, 2**40), INTS)
 def test_it_is_the_batch_that_arrow_would_hold(contents, first_seq, time):
     few = encode(MIXED, contents, "S", first_seq, [time] * len(contents))
-    assert isinstance(few, Handful)
+    assert isinstance(few, SmallBatch)
     arrow = Batch("S", MIXED, few.columns)
     few.columns.validate(full=True)
     for copy in (few, load(MIXED, "S", dump(few)), load(MIXED, "S", dump(arrow))):
@@ -75,14 +75,14 @@ def test_events_that_a_filter_forwards_keep_their_header():
     contents = [Mixed(n, 0.5, "a", False, b"b", None, "c", None) for n in range(10)]
     events = encode(MIXED, contents, "S", 3, 4).events()[::3]
     forwarded = build_batch(MIXED, events)
-    assert isinstance(forwarded, Handful)
+    assert isinstance(forwarded, SmallBatch)
     assert forwarded.events() == events
 
 
 def test_many_events_and_other_kinds_are_arrow():
     content = Mixed(1, 0.5, "", True, b"", None, None, None)
-    assert not isinstance(encode(MIXED, [content] * FEW, "S", 0, 0), Handful)
-    assert not isinstance(encode(EventType.of(Listed), [Listed([1])], "S", 0, 0), Handful)
+    assert not isinstance(encode(MIXED, [content] * FEW, "S", 0, 0), SmallBatch)
+    assert not isinstance(encode(EventType.of(Listed), [Listed([1])], "S", 0, 0), SmallBatch)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def test_it_ends_the_channel_of_the_filter_that_should_have_it(
         nyse.publish_batch(trades(1, 2))
         first = iter(events)
         assert [next(first).content for _ in range(2)] == [Counted(1, 1), Counted(2, 2)]
-        monkeypatch.setattr("activebroker.matching.parcel.dump", lambda batch: [b"nonsense"])
+        monkeypatch.setattr("activebroker.matching.chunk.dump", lambda batch: [b"nonsense"])
         nyse.publish_batch(trades(3, 4))
         with pytest.raises(
             FilterStopped, match=r"'atlanta' cannot read the events of supplier 'NY"

@@ -258,7 +258,7 @@ def test_a_supplier_hands_some_of_its_consumers_over(
             assert prices(itertools.islice(each, len(those))) == list(those)
         (relay,) = fabric.status()["channels"][0]["relays"]
     assert (relay["node"], relay["newcomers"]) == ("atlanta", False)
-    assert relay["takers"] == [each.name for each in derived]
+    assert relay["subscribers"] == [each.name for each in derived]
 
 
 # --- what cannot move -------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from activebroker.core.errors import ProtocolError
 from activebroker.events import ANY, Batch, EventType, Shape, Zone, concat, dump, encode, load
 from activebroker.events.columns import checking
 from activebroker.events.columns.untyped import _parts
-from activebroker.matching import Parcel, select, split
+from activebroker.matching import Chunk, select, split
 from predicate_extract import extract
 
 
@@ -124,9 +124,9 @@ def use(batch: Batch) -> None:
     half = batch.slice(rows // 2, rows)
     assert half.nbytes + batch.slice(0, rows // 2).nbytes == batch.nbytes
     if rows:
-        split(Parcel(batch, upto=(1, batch.last_seq + 1)), (1, int(batch.seqs[0]) + 1), by_seq=True)
+        split(Chunk(batch, upto=(1, batch.last_seq + 1)), (1, int(batch.seqs[0]) + 1), by_seq=True)
     for predicate in PREDICATES.get(batch.type.cls, []):
-        select(Parcel(batch, upto=(1, rows)), predicate)
+        select(Chunk(batch, upto=(1, rows)), predicate)
     if batch.type is ANY:
         # What is in a pickle is another matter: whoever may publish untyped events may run code.
         assert len(_parts(batch.columns.columns[2:])[0]) == rows

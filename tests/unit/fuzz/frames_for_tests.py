@@ -39,9 +39,9 @@ from activebroker.node.effects import (
     Effect,
     EndSubscription,
     FrameArrived,
+    InletOpened,
     Input,
     LoadStage,
-    PortOpened,
     StageLoaded,
     SupplierDrained,
     TimerFired,
@@ -51,6 +51,7 @@ from activebroker.node.links.link import Link
 from activebroker.node.node import Node
 from activebroker.protocol.frame import PROTOCOL_VERSION, Frame, decode, encode
 from activebroker.protocol.messages import (
+    Acknowledged,
     Body,
     Call,
     CallBody,
@@ -58,7 +59,6 @@ from activebroker.protocol.messages import (
     Events,
     Expelled,
     FlowOpened,
-    Settled,
     TypeAnnounced,
 )
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
@@ -79,7 +79,7 @@ TEXTS = [
     "bad",
     "here",
     "x",
-    "port 7",
+    "inlet 7",
     "0/1",
     "supplier",
     "consumer",
@@ -192,10 +192,10 @@ class Trial:
         self._inputs: list[Input] = []
         node = self.node
         node.peers.members[GOOD] = Member(GOOD, None, False, 1)
-        self.handle(PortOpened(PORT))
+        self.handle(InletOpened(PORT))
         stage = node.stages.open(StageSpec(RELAY, "x", "python", None, GOOD))
         node.stages.start(stage)
-        node.outlets.open_flow(FlowSpec(OUT, RELAY, HERE, OUT, GOOD, taker=f"port {OUT}"))
+        node.outlets.open_flow(FlowSpec(OUT, RELAY, HERE, OUT, GOOD, subscriber=f"inlet {OUT}"))
         self.say(TypeAnnounced(describe(QUOTE)))
         self.say(FlowOpened(FLOW, PORT, OUTLET, ()))
         self.say(FlowOpened(FLOW + 9, RELAY, OUTLET, (), supplier="N"))
@@ -209,9 +209,9 @@ class Trial:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case Deliver(port, _, batch, _) if port == PORT:
+            case Deliver(inlet, _, batch, _) if inlet == PORT:
                 self.delivered += len(batch)
-            case EndSubscription(port) if port == PORT:
+            case EndSubscription(inlet) if inlet == PORT:
                 raise AssertionError(f"the good subscription ended: {effect}")
             case LoadStage(spec):
                 self._inputs.append(StageLoaded(spec.id, self.draw.choice([None, "refused"])))
@@ -220,7 +220,7 @@ class Trial:
             case Transmit(peer, _, frames) if peer == GOOD:
                 for head, buffers in frames:
                     for body, parts in self.good.receive(decode(head), buffers, self.now):
-                        if isinstance(body, Events) and any(port == OUT for _, port in body.to):
+                        if isinstance(body, Events) and any(inlet == OUT for _, inlet in body.to):
                             self.relayed += len(parts) and body.upto[1] - self.relayed
 
     def say(self, *said: Any) -> None:
@@ -237,10 +237,11 @@ class Trial:
         batch = encode_events(QUOTE, QUOTES[:count], "N", self.published, 1)
         self.published += count
         buffers, upto = dump(batch), (1, self.published)
-        for flow, port in ((FLOW, PORT), (FLOW + 9, RELAY)):
-            self.say((Events(((flow, port),), "N", QUOTE.fingerprint, True, upto), buffers))
+        for flow, inlet in ((FLOW, PORT), (FLOW + 9, RELAY)):
+            self.say((Events(((flow, inlet),), "N", QUOTE.fingerprint, True, upto), buffers))
         self.say(
-            CreditReturned(OUT, RELAY, batch.nbytes), Settled(RELAY, f"port {OUT}", {"N": upto})
+            CreditReturned(OUT, RELAY, batch.nbytes),
+            Acknowledged(RELAY, f"inlet {OUT}", {"N": upto}),
         )
         self.now += 0.2
         self.handle(TimerFired("tick"))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from activebroker.events import ANY, Batch, EventType, encode
-from activebroker.matching import Parcel, parse, select, union
+from activebroker.matching import Chunk, parse, select, union
 from predicate_extract import TRUE, extract
 
 
@@ -24,26 +24,26 @@ TRADE = EventType.of(Trade)
 DEAR = extract(lambda trade: trade.price > 100, schema=TRADE.schema).predicate
 
 
-def trades(*prices: float | None) -> Parcel:
-    return Parcel(encode(TRADE, [Trade("IBM", price) for price in prices], "A", 0, 0))
+def trades(*prices: float | None) -> Chunk:
+    return Chunk(encode(TRADE, [Trade("IBM", price) for price in prices], "A", 0, 0))
 
 
-def untyped(*contents: Any) -> Parcel:
-    return Parcel(encode(ANY, list(contents), "A", 0, 0))
+def untyped(*contents: Any) -> Chunk:
+    return Chunk(encode(ANY, list(contents), "A", 0, 0))
 
 
-def test_everything_is_the_parcel_itself() -> None:
-    parcel = trades(1.0)
-    assert select(parcel, TRUE) is parcel
-    assert select(parcel, parse(None)) is parcel
+def test_everything_is_the_chunk_itself() -> None:
+    chunk = trades(1.0)
+    assert select(chunk, TRUE) is chunk
+    assert select(chunk, parse(None)) is chunk
 
 
 @pytest.mark.parametrize("text", ['{"version":99,"predicate":["always",false]}', "{}", "nonsense"])
 def test_where_the_predicate_cannot_be_read_the_filter_has_to_see_everything(text: str) -> None:
-    parcel = trades(1.0, 200.0)
-    selected = select(parcel, parse(text))
+    chunk = trades(1.0, 200.0)
+    selected = select(chunk, parse(text))
     assert selected is not None and not selected.certain
-    assert selected.batch is parcel.batch
+    assert selected.batch is chunk.batch
     assert union([DEAR.to_json(), text]) is None
 
 
@@ -55,9 +55,9 @@ def test_only_what_matches_is_kept() -> None:
 
 
 def test_what_is_kept_whole_is_serialised_once() -> None:
-    parcel = trades(200.0)
-    buffers = parcel.buffers
-    part = select(parcel, DEAR)
+    chunk = trades(200.0)
+    buffers = chunk.buffers
+    part = select(chunk, DEAR)
     assert part is not None and part.buffers is buffers
 
 
@@ -84,7 +84,7 @@ def test_contents_that_cannot_be_read_here_are_kept() -> None:
     readable = untyped(1.0).batch
     column = pa.array([foreign], pa.large_binary())
     columns = readable.columns.set_column(2, readable.columns.schema.field(2), column)
-    unreadable = Parcel(Batch("A", ANY, columns))
+    unreadable = Chunk(Batch("A", ANY, columns))
     dear = extract(lambda trade: trade.price > 100).predicate
     part = select(unreadable, dear)
     assert part is not None and not part.certain and part.batch.num_rows == 1
@@ -97,5 +97,5 @@ def test_beside_them_the_predicate_decides_as_always() -> None:
     column = pa.array(pickles, pa.large_binary())
     columns = good.columns.set_column(2, good.columns.schema.field(2), column)
     dear = extract(lambda trade: trade.price > 100).predicate
-    part = select(Parcel(Batch("A", ANY, columns)), dear)
+    part = select(Chunk(Batch("A", ANY, columns)), dear)
     assert part is not None and part.batch.seqs.tolist() == [1, 2]

@@ -14,7 +14,7 @@ from activebroker.directory.parts import Derived
 from activebroker.events import Event, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
-from activebroker.node.effects import PortClosed
+from activebroker.node.effects import InletClosed
 from activebroker.protocol.messages import (
     CallBody,
     CloseChannel,
@@ -56,8 +56,8 @@ class Source:
 class Sink:
     """A subscription."""
 
-    def __init__(self, host: Host, channel: str, port: int, intake: Intake) -> None:
-        self.host, self.channel, self.port, self.intake = host, channel, port, intake
+    def __init__(self, host: Host, channel: str, inlet: int, intake: Intake) -> None:
+        self.host, self.channel, self.inlet, self.intake = host, channel, inlet, intake
 
     @property
     def traces(self) -> list[str]:
@@ -83,7 +83,7 @@ class Scene:
         self.net = World(random.Random(seed), names, brokers=("atlanta", "dallas"), options=options)
         self.net.begin()
         self.patience = patience
-        self._ports = itertools.count(1_000_000)
+        self._inlets = itertools.count(1_000_000)
         self.ask("hub", OpenChannel("x", describe(ITEM)))
 
     def host(self, name: str) -> Host:
@@ -118,18 +118,18 @@ class Scene:
         self.ask(source.host.name, CloseSupplier("x", source.name))
 
     def subscribe(self, host: str, channel: str, pace: float | None = None) -> Sink:
-        port = next(self._ports)
-        intake = self.host(host).open_port(port, pace)
+        inlet = next(self._inlets)
+        intake = self.host(host).open_inlet(inlet, pace)
         try:
-            self.ask(host, Subscribe(channel, host, port))
+            self.ask(host, Subscribe(channel, host, inlet))
         except ActiveBrokerError:
-            self.host(host).give(PortClosed(port))
+            self.host(host).give(InletClosed(inlet))
             raise
-        return Sink(self.host(host), channel, port, intake)
+        return Sink(self.host(host), channel, inlet, intake)
 
     def unsubscribe(self, sink: Sink) -> None:
-        sink.host.give(PortClosed(sink.port))
-        self.ask(sink.host.name, Unsubscribe(sink.channel, sink.port))
+        sink.host.give(InletClosed(sink.inlet))
+        self.ask(sink.host.name, Unsubscribe(sink.channel, sink.inlet))
 
     def derive(
         self,

@@ -91,7 +91,7 @@ def test_a_refusal_says_what_to_do_and_changes_nothing(
     def picture() -> object:
         graph = directory.graph
         channels = [
-            (c.name, c.closed, list(c.outlets), list(c.ports)) for c in graph.channels.values()
+            (c.name, c.closed, list(c.outlets), list(c.inlets)) for c in graph.channels.values()
         ]
         filters = [(c.at, list(c.stages)) for c in graph.derived]
         return channels, filters, list(graph.flows), list(directory.members)
@@ -150,7 +150,7 @@ def test_leaving_twice_is_no_fault() -> None:
     scene = Scene()
     sink = scene.subscribe("west", "x")
     scene.unsubscribe(sink)
-    scene.ask("west", Unsubscribe("x", sink.port))
+    scene.ask("west", Unsubscribe("x", sink.inlet))
     scene.ask("west", CloseSupplier("x", "nobody"))
     scene.settle()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scene_for_tests import FOUND_LOST, Scene
 
-from activebroker.matching import Parcel
+from activebroker.matching import Chunk
 from activebroker.simulation.reference import Count
 
 
@@ -18,11 +18,11 @@ def test_the_recovery_can_be_played() -> None:
     derived = scene.derive(Count, "dallas")
     consumer = scene.subscribe("west", derived)
     channel = scene.derived(derived)
-    taker = scene.host("east").node.plane.outlets[jfk.outlet].takers[derived]
+    subscriber = scene.host("east").node.plane.outlets[jfk.outlet].subscribers[derived]
 
     def kept() -> list[int]:
-        parcels = [item for _, _, item in taker.kept if isinstance(item, Parcel)]
-        return [event.content.n for each in parcels for event in each.batch.events()]
+        chunks = [item for _, _, item in subscriber.retained if isinstance(item, Chunk)]
+        return [event.content.n for each in chunks for event in each.batch.events()]
 
     for _ in range(7):
         jfk.publish(0)

@@ -9,7 +9,7 @@ from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 import activebroker as ab
 from activebroker.core.errors import Unreachable, flatten
-from activebroker.node.dataplane.port import LOST
+from activebroker.node.dataplane.inlet import LOST
 from activebroker.node.links.peers import LOST_AFTER
 from activebroker.protocol.messages import CloseChannel, Leave, Move, ReportStatus
 from activebroker.protocol.specs import UNPLACED

@@ -101,7 +101,9 @@ def test_a_filter_that_has_come_to_its_suppliers_is_lost_with_them() -> None:
     assert channel.checkpoint is None and not channel.recovers
     for source in moving.sources:
         outlet = source.host.node.plane.outlets[source.outlet]
-        assert not outlet.unsettled and not any(each.keeps for each in outlet.takers.values())
+        assert not outlet.unacknowledged and not any(
+            each.retains for each in outlet.subscribers.values()
+        )
     moving.scene.net.kill("east")
     moving.scene.net.run_for(FOUND_LOST)
     moving.publish(3)
@@ -119,7 +121,9 @@ def test_a_move_from_the_suppliers_that_is_rolled_back_leaves_nothing_kept() -> 
     moving.scene.settle()
     for source in moving.sources:
         outlet = source.host.node.plane.outlets[source.outlet]
-        assert not outlet.unsettled and not any(each.keeps for each in outlet.takers.values())
+        assert not outlet.unacknowledged and not any(
+            each.retains for each in outlet.subscribers.values()
+        )
     moving.finish()
     moving.check(*moving.sources)
 
@@ -151,7 +155,7 @@ def test_the_end_of_a_flow_that_is_lost_on_its_way_is_a_loss() -> None:
     scene.net.run_until(lambda: answer.done)
     scene.net.kill("atlanta")
     scene.net.run_for(FOUND_LOST)
-    assert west.plane.ports
+    assert west.plane.inlets
     moving.publish(2, 3, 0, 1)
     moving.finish()
     moving.check(*moving.sources)

@@ -265,7 +265,7 @@ def test_nothing_is_sent_to_a_filter_that_waits(
     scene.net.run_for(1.0)
     assert all(UNPLACED not in host.node.peers.links for host in scene.net.alive())
     (outlet,) = scene.net.hosts["east"].node.plane.outlets.values()
-    assert not outlet.flows and outlet.takers[derived].kept
+    assert not outlet.flows and outlet.subscribers[derived].retained
 
 
 def test_a_filter_that_waits_holds_nobody_up(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

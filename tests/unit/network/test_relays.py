@@ -24,8 +24,8 @@ def relays(scene: Scene) -> list[Relay]:
 
 
 def served_by(scene: Scene) -> list[tuple[str, list[str]]]:
-    """The places of the relays, each with its takers."""
-    return [(relay.at, list(relay.takers)) for relay in relays(scene)]
+    """The places of the relays, each with its subscribers."""
+    return [(relay.at, list(relay.subscribers)) for relay in relays(scene)]
 
 
 def numbers(upto: int) -> list[str]:
@@ -158,7 +158,7 @@ def test_who_offloads_is_told_where_the_relay_goes_on() -> None:
     scene.subscribe("west", "x")
     answer = scene.begin_offload(source, "atlanta")
     outlet = scene.host("east").node.plane.outlets[source.outlet]
-    scene.net.run_until(lambda: any(name.startswith("relay") for name in outlet.takers))
+    scene.net.run_until(lambda: any(name.startswith("relay") for name in outlet.subscribers))
     scene.net.kill("atlanta")
     scene.net.run_until(lambda: answer.done)
     (relay,) = relays(scene)
@@ -257,7 +257,7 @@ def test_some_go_to_one_broker_and_others_to_another(scene: Scene) -> None:
     source.publish(1)
     scene.offload(source, "dallas", "hub")
     source.publish(2)
-    west, hub = (f"port {sink.port}" for sink in sinks)
+    west, hub = (f"inlet {sink.inlet}" for sink in sinks)
     assert served_by(scene) == [("atlanta", [west]), ("dallas", [derived, hub])]
     late = scene.subscribe("west", "x")
     source.publish(3)
@@ -281,8 +281,8 @@ def test_newcomers_come_to_the_relay_that_took_all(scene: Scene) -> None:
     scene.offload(source, "dallas")
     second = scene.subscribe("hub", "x")
     assert served_by(scene) == [
-        ("atlanta", [f"port {first.port}"]),
-        ("dallas", [f"port {second.port}"]),
+        ("atlanta", [f"inlet {first.inlet}"]),
+        ("dallas", [f"inlet {second.inlet}"]),
     ]
     source.publish(0)
     scene.finish(first, second)

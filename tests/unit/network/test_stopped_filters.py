@@ -6,9 +6,9 @@ import pytest
 from scene_for_tests import FOUND_LOST, Scene, Sink, Source
 
 from activebroker.core.errors import Closed, FilterStopped, ReconfigurationFailed
-from activebroker.node.dataplane import ports
-from activebroker.node.dataplane.outlet import KEPT
-from activebroker.node.effects import ChangeFilter, Deliver, PortClosed, RunStage
+from activebroker.node.dataplane import inlets
+from activebroker.node.dataplane.outlet import RETAINED
+from activebroker.node.effects import ChangeFilter, Deliver, InletClosed, RunStage
 from activebroker.protocol.messages import CloseSupplier, Reconfigure
 from activebroker.simulation.edge import PLANTED, UNDELIVERED
 from activebroker.simulation.reference import Above, Count, CountAbove, envelope_of
@@ -82,7 +82,7 @@ def test_nothing_is_kept_for_a_stopped_relay() -> None:
     scene = Scene()
     east, beside = stopped_relay(scene)
     for _ in range(10):
-        east.publish(0, blob=KEPT // 4)
+        east.publish(0, blob=RETAINED // 4)
         scene.settle()
     assert len(beside.traces) == 11
     scene.finish(beside)
@@ -129,15 +129,15 @@ def test_who_fails_when_the_end_of_a_stream_is_on_its_way_does_not_hold_up_a_rel
 def test_who_fails_when_it_has_the_end_of_a_stream_does_not_hold_up_a_relay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ports, "SETTLE_EVERY", 1000.0)  # it says at a tick what it has
+    monkeypatch.setattr(inlets, "ACKNOWLEDGE_EVERY", 1000.0)  # it says at a tick what it has
     scene = Scene()
     east, _ = scene.supplier("east", "s1"), scene.supplier("dallas", "s2")
     sink = scene.subscribe("west", "x")
     scene.offload(east, "atlanta")
     closing = scene.begin("east", CloseSupplier("x", "s1"))
-    port = sink.host.node.plane.ports[sink.port]
-    scene.net.run_until(lambda: bool(port.leaving))
-    sink.host.give(PortClosed(sink.port))  # as where a delivery fails
+    inlet = sink.host.node.plane.inlets[sink.inlet]
+    scene.net.run_until(lambda: bool(inlet.leaving))
+    sink.host.give(InletClosed(sink.inlet))  # as where a delivery fails
     scene.settle()
     assert closing.done
     again = scene.supplier("east", "s1")

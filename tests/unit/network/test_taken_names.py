@@ -137,7 +137,7 @@ def test_whose_process_has_ended_is_lost_at_once_and_what_waits_for_it_goes_on(
     gone(scene, "east", "killed")
     scene.host("west").give(PeerEnded("east"))
     began = scene.net.env.now
-    scene.host("west").open_port(99, None)
+    scene.host("west").open_inlet(99, None)
     asked = scene.begin("west", Subscribe("x", "west", 99))  # which asks the supplier as well
     scene.net.run_for(0.2)
     assert "east" in scene.directory.members and not asked.done

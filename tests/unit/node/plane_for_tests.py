@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcels_for_tests import NOTE, parcel
+from chunks_for_tests import NOTE, chunk
 
 from activebroker.events import EventType, TypeRegistry
 from activebroker.node.context import Context
+from activebroker.node.dataplane.inlets import Inlets
 from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import Plane
-from activebroker.node.dataplane.ports import Ports
 from activebroker.node.dataplane.stages import Stages
 from activebroker.protocol.messages import Body
 from activebroker.protocol.specs import FlowSpec, StageSpec
@@ -27,8 +27,8 @@ class Parts:
         self.context = Context("here", "hub", registry, self._send, self._announce)
         self.plane = Plane(self.context)
         self.outlets = Outlets(self.plane)
-        self.ports = Ports(self.plane)
-        self.stages = Stages(self.plane, self.outlets, self.ports)
+        self.inlets = Inlets(self.plane)
+        self.stages = Stages(self.plane, self.outlets, self.inlets)
 
     def _send(self, peer: str, body: Body, buffers: Any) -> None:
         self.sent.append((peer, body))
@@ -45,7 +45,7 @@ class Parts:
         self.outlets.open(id, "notes", "A")
 
     def publish(self, *groups: int, first: int, outlet: int = 1, size: int = 0) -> None:
-        self.outlets.publish(outlet, parcel(*groups, first=first, size=size))
+        self.outlets.publish(outlet, chunk(*groups, first=first, size=size))
         self.outlets.send_events()
 
     def stage(self, envelope: Any = None) -> Any:
@@ -54,6 +54,6 @@ class Parts:
         return stage
 
 
-def flow(id: int, target: str, outlet: int = 1, port: int = 9, **more: Any) -> FlowSpec:
-    more.setdefault("taker", f"port {port} at {target}")
-    return FlowSpec(id, outlet, "here", port, target, **more)
+def flow(id: int, target: str, outlet: int = 1, inlet: int = 9, **more: Any) -> FlowSpec:
+    more.setdefault("subscriber", f"inlet {inlet} at {target}")
+    return FlowSpec(id, outlet, "here", inlet, target, **more)

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from parcels_for_tests import NOTE, groups, parcel
+from chunks_for_tests import NOTE, chunk, groups
 from peer_for_tests import Peer
 
 from activebroker.core.errors import ProtocolError
 from activebroker.events import TypeDescription, TypeRegistry, describe, dump
-from activebroker.matching import Parcel
-from activebroker.node.effects import Deliver, EndSubscription, FrameArrived, PortOpened
+from activebroker.matching import Chunk
+from activebroker.node.effects import Deliver, EndSubscription, FrameArrived, InletOpened
 from activebroker.node.node import Node
 from activebroker.protocol.messages import (
+    ChunkHead,
     Events,
     FlowDropped,
     FlowEnded,
     FlowOpened,
-    ParcelHead,
     TypeAnnounced,
 )
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 from derivation.protocol import HandOver
 
-ARROW = parcel(*range(20))
-FEW = parcel(1, 2, 3)
+ARROW = chunk(*range(20))
+FEW = chunk(1, 2, 3)
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def bad(node: Node) -> Peer:
     return peer
 
 
-def events(flow: int, port: int, given: Parcel, buffers: Sequence[Any] | None = None) -> Any:
-    head = Events(((flow, port),), given.batch.supplier, NOTE.fingerprint, True, given.upto)
+def events(flow: int, inlet: int, given: Chunk, buffers: Sequence[Any] | None = None) -> Any:
+    head = Events(((flow, inlet),), given.batch.supplier, NOTE.fingerprint, True, given.upto)
     return head, dump(given.batch) if buffers is None else buffers
 
 
-def cut(given: Parcel) -> list[bytes]:
+def cut(given: Chunk) -> list[bytes]:
     return [bytes(dump(given.batch)[0])[:-9]]
 
 
@@ -62,16 +62,16 @@ BAD: dict[str, tuple[Events, Sequence[Any]]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_subscription_ends_with_the_reason(node: Node, bad: Peer, name: str) -> None:
     good = Peer(node, "good")
-    node.handle(PortOpened(7), 0.0)
-    node.handle(PortOpened(8), 0.0)
+    node.handle(InletOpened(7), 0.0)
+    node.handle(InletOpened(8), 0.0)
     good.say(TypeAnnounced(describe(NOTE)), FlowOpened(2, 8, 92, ()))
     bad.say(FlowOpened(1, 7, 91, ()))
     effects = bad.say(events(1, 7, FEW), BAD[name], events(1, 7, FEW))
-    assert [each.port for each in effects if isinstance(each, Deliver)] == [7]
+    assert [each.inlet for each in effects if isinstance(each, Deliver)] == [7]
     (end,) = [each for each in effects if isinstance(each, EndSubscription)]
     assert isinstance(end.error, ProtocolError)
     text = str(end.error)
-    for part in ("supplier 'A'", "position", "'bad' has sent", "same activebroker release"):
+    for part in ("supplier 'A'", "offset", "'bad' has sent", "same activebroker release"):
         assert part in text
     assert FlowDropped(1, 91, True) in bad.heard(effects)
     # The link and the others live on.
@@ -88,10 +88,10 @@ def test_a_filter_that_gets_it_ends_its_channel_with_the_reason(
     user = Peer(node, "user")
     stage = node.stages.open(StageSpec(7, "x", "python", None, "user"))
     node.stages.start(stage)
-    node.outlets.open_flow(FlowSpec(5, 7, "here", 9, "user", taker="port 9"))
+    node.outlets.open_flow(FlowSpec(5, 7, "here", 9, "user", subscriber="inlet 9"))
     bad.say(FlowOpened(1, 7, 91, ()))
     effects = bad.say(events(1, 7, FEW), BAD[name], events(1, 7, FEW))
-    # Its taker is not gone yet: if this node is lost now, the filter may go on elsewhere.
+    # Its subscriber is not gone yet: if this node is lost now, the filter may go on elsewhere.
     assert FlowDropped(1, 91, False) in bad.heard(effects)
     kinds = [each for each in user.heard(effects) if isinstance(each, Events | FlowEnded)]
     assert [type(each) for each in kinds] == [Events, FlowEnded]
@@ -106,14 +106,14 @@ def test_what_is_held_back_breaks_once(node: Node, bad: Peer) -> None:
     nonsense = events(2, 7, FEW, cut(ARROW))
     bad.say(events(2, 7, FEW), nonsense, nonsense, events(2, 7, FEW))
     bad.say(FlowEnded(1, 7))
-    assert "cannot read" in str(stage.port.error)
+    assert "cannot read" in str(stage.inlet.error)
     assert stage.queue_length == 3
 
 
 def test_what_follows_a_message_that_nobody_expects_is_not_lost_with_it(
     node: Node, bad: Peer
 ) -> None:
-    node.handle(PortOpened(7), 0.0)
+    node.handle(InletOpened(7), 0.0)
     bad.say(FlowOpened(1, 7, 91, ()))
     unknown = TypeDescription("Note", b"nonsense", None, "?")
     bad.link.send(TypeAnnounced(unknown))
@@ -124,7 +124,7 @@ def test_what_follows_a_message_that_nobody_expects_is_not_lost_with_it(
     with pytest.raises(ProtocolError, match="Note"):
         node.handle(FrameArrived(*first, "bad"), 0.0)
     effects = bad.say(TypeAnnounced(describe(NOTE)))
-    assert [groups(Parcel(each.batch)) for each in effects if isinstance(each, Deliver)] == [
+    assert [groups(Chunk(each.batch)) for each in effects if isinstance(each, Deliver)] == [
         [1, 2, 3]
     ]
 
@@ -136,7 +136,7 @@ def test_a_hand_over_that_cannot_be_read_ends_the_channel(
     """Its old place has nothing of it any more."""
     taken = []
     node.moves._at_destination = lambda derivation, input: taken.append(input)  # type: ignore[method-assign]
-    head = ParcelHead("A", describe(NOTE), True, 1, (1, 20))
+    head = ChunkHead("A", describe(NOTE), True, 1, (1, 20))
     bad.say((HandOver(4, "bad", {}, (head,), ()), buffers))
     (input,) = taken
     kind, text = input.error

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from chunks_for_tests import chunk
 from msgspec import structs
-from parcels_for_tests import parcel
 from test_stage import Bench, ended, envelope, result, taken
 
 from activebroker.node.dataplane.changing import SOURCE_LOST, Changing
+from activebroker.node.dataplane.inlet import InFlow
 from activebroker.node.dataplane.outlet import OutFlow, Outlet
-from activebroker.node.dataplane.port import InFlow
 from activebroker.node.effects import ChangeFilter
 from activebroker.protocol.messages import FlowEnded, StreamEnded
 from activebroker.protocol.specs import FlowSpec, StageSpec
@@ -65,16 +65,16 @@ def bench(*, recovers: bool = False, exact: bool = False) -> Bench:
 
 def test_the_filter_takes_them_between_two_pieces_of_work() -> None:
     late = bench()
-    late.put(parcel(1))
+    late.put(chunk(1))
     assert taken(late) != []
-    late.put(parcel(2, first=1))
+    late.put(chunk(2, first=1))
     late.stage.change(7, NEXT, {90: {"A": (1, 1)}}, {})
     assert late.stage.pump() is None, "one piece of work at a time"
     late.stage.done(result(1))
     assert taken(late) != [], "what had arrived comes first"
     late.stage.done(result(2))
     assert late.stage.pump() == ChangeFilter(1, NEXT)
-    late.put(parcel(3, first=2))
+    late.put(chunk(3, first=2))
     assert late.stage.pump() is None
     late.stage.changed({}, None)
     assert late.stage.take_change() is True and late.stage.spec.envelope is NEXT
@@ -88,7 +88,7 @@ def test_where_it_recovers_nothing_is_filtered_before_the_state_is_saved() -> No
     late.stage.changed({"A": b"new"}, None)
     assert late.stage.pump() is None and late.stage.take_change() is None
     assert late.stage.idle() is None and late.stage.idle() is None, "an idle hook waits too"
-    late.put(parcel(1))
+    late.put(chunk(1))
     assert late.stage.pump() is None
     checkpoint = late.stage.saving.to_send()
     assert checkpoint is not None and checkpoint.state == {"A": b"new"}
@@ -101,7 +101,7 @@ def test_where_it_recovers_nothing_is_filtered_before_the_state_is_saved() -> No
 def resuming(*, exact: bool) -> Bench:
     """One whose consumer `one` has two events of A, which a lost place had made."""
     late = bench(recovers=True, exact=exact)
-    has = FlowSpec(99, 1, "here", 60, "there", since={"A": (1, 2)}, taker="one")
+    has = FlowSpec(99, 1, "here", 60, "there", since={"A": (1, 2)}, subscriber="one")
     late.stage.outlet.open(has)
     late.stage.change(7, NEXT, FEEDING, {})
     return late
@@ -112,11 +112,11 @@ def test_what_a_lost_place_had_made_is_made_again_before_it_changes() -> None:
     and what the new ones make."""
     late = resuming(exact=False)
     assert late.stage.pump() is None
-    late.put(parcel(1))
+    late.put(chunk(1))
     assert taken(late) != []
     late.stage.done(result(1))
     assert late.stage.pump() is None, "there is a second one"
-    late.put(parcel(2, first=1))
+    late.put(chunk(2, first=1))
     assert taken(late) != []
     late.stage.done(result(2))
     assert late.stage.pump() == ChangeFilter(1, NEXT)
@@ -124,7 +124,7 @@ def test_what_a_lost_place_had_made_is_made_again_before_it_changes() -> None:
 
 def test_an_exact_filter_too_passes_on_again_what_a_lost_place_had() -> None:
     late = resuming(exact=True)
-    late.put(parcel(1), parcel(2, first=1), parcel(3, first=2))
+    late.put(chunk(1), chunk(2, first=1), chunk(3, first=2))
     assert late.stage.pump() == ChangeFilter(1, NEXT)
     assert late.sent == [[1], [2]]
 
@@ -139,12 +139,12 @@ def test_what_it_did_not_want_before_is_not_for_the_new_parameters(exact: bool) 
     late.stage.changed({}, None)
     checkpoint = late.stage.saving.to_send()
     assert checkpoint is not None and checkpoint.inputs == {"A": (1, 4), "B": (2, 1)}
-    assert late.port.release([90]) == {"A": (1, 4), "B": (2, 1)}
+    assert late.inlet.release([90]) == {"A": (1, 4), "B": (2, 1)}
 
 
 def test_what_it_did_not_want_is_never_more_than_it_has_had() -> None:
     late = bench(exact=True)
-    late.put(parcel(1, 2, 3))
+    late.put(chunk(1, 2, 3))
     late.stage.change(7, NEXT, FEEDING, {"A": (1, 2)})
     assert late.stage.pump() == ChangeFilter(1, NEXT)
     assert late.stage.saving.inputs == {"A": (1, 3)}
@@ -185,7 +185,7 @@ def test_a_source_that_is_lost_is_noticed() -> None:
     late = bench()
     late.stage.change(7, NEXT, {90: {"A": (1, 9)}}, {})
     late.put(*[])
-    late.port.arrived(10, FlowEnded(10, 1))
+    late.inlet.arrived(10, FlowEnded(10, 1))
     assert late.stage.pump() is None
     assert late.stage.take_change() == SOURCE_LOST
 
@@ -193,7 +193,7 @@ def test_a_source_that_is_lost_is_noticed() -> None:
 def test_an_exact_filter_changes_behind_what_it_passes_on() -> None:
     late = bench(exact=True)
     late.stage.change(7, NEXT, {90: {"A": (1, 2)}}, {})
-    late.put(parcel(1, 2), ended(upto=3))
+    late.put(chunk(1, 2), ended(upto=3))
     assert late.stage.pump() == ChangeFilter(1, NEXT)
     assert late.sent == [[1, 2]]
 
@@ -206,10 +206,10 @@ def test_what_is_wider_than_a_filter_is_sent_as_not_certain() -> None:
 
     outlet = Outlet(1, "late", "A", carry)
     low = extract(lambda note: note.group < 3).predicate.to_json()
-    outlet.open(FlowSpec(1, 1, "here", 50, "there", low, taker="late.X"))
-    outlet.emit(parcel(1))
+    outlet.open(FlowSpec(1, 1, "here", 50, "there", low, subscriber="late.X"))
+    outlet.emit(chunk(1))
     outlet.set_predicate("late.X", None, certain=False)
-    outlet.emit(parcel(5, first=1))
+    outlet.emit(chunk(5, first=1))
     outlet.set_predicate("late.X", low)
-    outlet.emit(parcel(2, first=2))
+    outlet.emit(chunk(2, first=2))
     assert sent == [True, False, True]

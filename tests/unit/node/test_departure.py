@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from parcels_for_tests import envelope, parcel
+from chunks_for_tests import chunk, envelope
 
 from activebroker.directory.deaths import Budget
 from activebroker.events import TypeRegistry
@@ -23,26 +23,28 @@ class Program:
         self.stage: Stage = self.node.stages.open(
             StageSpec(2, "x.Even", "python", envelope(exact=True), "owner")
         )
-        self.stage.port.anew = True
+        self.stage.inlet.anew = True
         self.node.stages.start(self.stage)
         began = {"A": (1, 0)} if before.streams else {}
-        flow = FlowSpec(3, 1, "program", 2, "program", supplier="A", taker="x.Even", began=began)
+        flow = FlowSpec(
+            3, 1, "program", 2, "program", supplier="A", subscriber="x.Even", began=began
+        )
         self.node.outlets.open_flow(flow)
-        self.settle()
+        self.acknowledge()
 
-    def settle(self) -> None:
+    def acknowledge(self) -> None:
         """Let the node go on with what it has sent to itself."""
         self.node.handle(TimerFired("tick"), 0.0)
 
     def publish(self, number: int, count: int) -> None:
-        batch = parcel(*range(number, number + count), first=number).batch
+        batch = chunk(*range(number, number + count), first=number).batch
         self.node.handle(BatchPublished(1, batch), 0.0)
 
     def serve(self) -> None:
         """The filter's consumer comes, or is back."""
-        flow = FlowSpec(4, 2, "program", 9, "consumer", taker="port 9")
+        flow = FlowSpec(4, 2, "program", 9, "consumer", subscriber="inlet 9")
         self.node.outlets.open_flow(flow)
-        self.settle()
+        self.acknowledge()
 
 
 def seqs(left: Departed) -> list[int]:
@@ -50,7 +52,7 @@ def seqs(left: Departed) -> list[int]:
 
 
 def test_what_a_filter_had_not_filtered_yet_is_for_the_next_one() -> None:
-    first = Program(Departed("", {"x.Even": {"port 9": {}}}), 1)
+    first = Program(Departed("", {"x.Even": {"inlet 9": {}}}), 1)
     first.publish(0, 3)
     assert first.stage.queue_length == 3, "its consumer is awaited"
     left = first.node.departed("the fabric is lost")
@@ -68,7 +70,7 @@ def test_what_it_had_filtered_is_not() -> None:
     first = Program(Departed(""), 1)
     first.publish(0, 2)
     assert first.stage.outlet.emitted_events == 2
-    first.stage.outlet.awaited["port 9"] = None  # from now on it waits
+    first.stage.outlet.awaited["inlet 9"] = None  # from now on it waits
     first.publish(2, 1)
     left = first.node.departed("the fabric is lost")
     assert left.filtered == {"x.Even": {"A": (1, 2)}}
@@ -80,11 +82,11 @@ def test_what_it_had_filtered_is_not() -> None:
 @pytest.mark.parametrize("laid", [False, True])
 def test_what_two_in_succession_have_left(laid: bool) -> None:
     """The second was lost before it had everything, or before anything was laid there."""
-    first = Departed("a", {"x": {"port 9": {}}}, {}, {("x", "A"): (1, 3)}, {9: {"A": (1, 2)}})
+    first = Departed("a", {"x": {"inlet 9": {}}}, {}, {("x", "A"): (1, 3)}, {9: {"A": (1, 2)}})
     first = first.then(Departed("b", filtered={"x.Even": {"A": (1, 1)}}))
     assert first.reason == "b" and first.filtered == {"x.Even": {"A": (1, 1)}}
     streams = {("x", "A"): (1, 5)} if laid else {}
     both = first.then(Departed("c", {"x": {}}, streams=streams))
-    assert both.takers == {"x": {"port 9": {}}}
+    assert both.subscribers == {"x": {"inlet 9": {}}}
     assert both.streams == {("x", "A"): (1, 5 if laid else 3)}
     assert both.received == {9: {"A": (1, 2)}} and both.filtered == first.filtered

@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from chunks_for_tests import NOTE, chunk, groups
 from msgspec import structs
-from parcels_for_tests import NOTE, groups, parcel
 
 from activebroker.core.errors import ProtocolError
 from activebroker.events import TypeDescription, TypeRegistry
-from activebroker.matching import Parcel
+from activebroker.matching import Chunk
 from activebroker.node.handover import Item, pack, unpack
 from activebroker.protocol.frame import Frame, decode, encode
-from activebroker.protocol.messages import ParcelHead, StreamEnded
+from activebroker.protocol.messages import ChunkHead, StreamEnded
 from derivation.protocol import HandOver
 
 ITEMS: list[Item] = [
-    parcel(*range(20)),
+    chunk(*range(20)),
     StreamEnded(0, 0, "A", (1, 21)),
-    Parcel(parcel(1, 2, 3, supplier="B").batch, certain=False, upto=(7, 9)),
+    Chunk(chunk(1, 2, 3, supplier="B").batch, certain=False, upto=(7, 9)),
 ]
 
 
-def sent(items: Sequence[Item]) -> tuple[tuple[ParcelHead, ...], list[bytes]]:
+def sent(items: Sequence[Item]) -> tuple[tuple[ChunkHead, ...], list[bytes]]:
     """The heads and the buffers as they arrive."""
     heads, buffers = pack(items)
     body = HandOver(1, "atlanta", {}, heads, ())
@@ -38,7 +38,7 @@ def test_what_is_packed_is_unpacked() -> None:
     assert [*map(groups, items)] == [[*range(20)], "StreamEnded", [1, 2, 3]]
     for item, before in zip(items, ITEMS, strict=True):
         assert item.upto == before.upto
-        if isinstance(item, Parcel) and isinstance(before, Parcel):
+        if isinstance(item, Chunk) and isinstance(before, Chunk):
             assert (item.certain, item.batch.supplier) == (before.certain, before.batch.supplier)
             assert item.batch.type.fingerprint == NOTE.fingerprint
     assert items[1] == ITEMS[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from parcels_for_tests import envelope, groups, parcel
+from chunks_for_tests import chunk, envelope, groups
 from plane_for_tests import Parts, flow
 
 from activebroker.node.dataplane.plane import Arrival
@@ -58,7 +58,9 @@ class Bench(Parts):
     def running(self) -> Any:
         """The filter, with a flow in from east and one out to west."""
         stage = self.stage(FILTER.envelope)
-        self.ports.receive("east", FlowOpened(2, 7, outlet=102, after=(), taker="notes.Late"), ())
+        self.inlets.receive(
+            "east", FlowOpened(2, 7, outlet=102, after=(), subscriber="notes.Late"), ()
+        )
         self.outlets.open_flow(flow(3, "west", outlet=7))
         self.stages.go_on()
         self.plane.facts.clear()
@@ -83,10 +85,10 @@ def test_what_is_no_message_of_a_move_is_left_to_others(bench: Bench) -> None:
 
 def test_a_source_ends_the_old_flow_and_opens_the_new_one_at_once(bench: Bench) -> None:
     bench.supplier()
-    bench.outlets.open_flow(flow(2, "here-before", recovers=True, taker="notes.Late"))
+    bench.outlets.open_flow(flow(2, "here-before", recovers=True, subscriber="notes.Late"))
     bench.take()
     swap = Swap(source="here", old=(2,), new=5, destination="there", origin="here-before")
-    swapped = SwapFlows(RequestSwap(4, swap), 1, flow(5, "there", taker="notes.Late"))
+    swapped = SwapFlows(RequestSwap(4, swap), 1, flow(5, "there", subscriber="notes.Late"))
     (old, end), (new, begin) = bench.receive(swapped)
     assert (old, end) == ("here-before", FlowEnded(2, 9))
     assert new == "there" and isinstance(begin, FlowOpened) and begin.flow == 5
@@ -119,8 +121,8 @@ def test_an_origin_hands_over_what_it_has_not_filtered(bench: Bench) -> None:
     assert told == [("hub", Prepared(4, "here"))]
     assert bench.receive(Proceed(4)) == []
     assert bench.moves.under_way()[0].waits_for == ["east"]
-    bench.ports.arrived(Arrival(7, 2, parcel(5)))
-    bench.ports.arrived(Arrival(7, 2, FlowEnded(2, 7)))
+    bench.inlets.arrived(Arrival(7, 2, chunk(5)))
+    bench.inlets.arrived(Arrival(7, 2, FlowEnded(2, 7)))
     bench.moves.flow_ended(7, 2, lost=False)  # before the stage is looked at
     bench.stages.go_on()
     assert SnapshotStage(7) in bench.context.effects
@@ -149,11 +151,11 @@ def test_a_destination_starts_with_state_buffer_and_what_was_held(bench: Bench) 
     out = flow(8, "west", outlet=7, after=(3,))
     bench.receive(prepare(plan("there", "here"), stage=FILTER, outputs=(out,)))
     bench.moves.loaded(7, None)
-    bench.ports.receive("east", FlowOpened(5, 7, outlet=102, after=(2,)), ())
+    bench.inlets.receive("east", FlowOpened(5, 7, outlet=102, after=(2,)), ())
     bench.moves.flow_opened(7, 5)
-    bench.ports.arrived(Arrival(7, 5, parcel(9, first=9)))
+    bench.inlets.arrived(Arrival(7, 5, chunk(9, first=9)))
     bench.take()
-    heads, buffers = pack([parcel(8, first=8)])
+    heads, buffers = pack([chunk(8, first=8)])
     handed = HandOver(4, "there", {"A": b"state"}, heads, (2,), ties=Ties())
     told = bench.receive(handed, buffers)
     assert RestoreStage(7, {"A": b"state"}) in bench.context.effects
@@ -171,7 +173,7 @@ def test_what_is_cancelled_goes_on_at_the_origin_and_is_gone_at_the_destination(
     old, new = Bench(), Bench()
     stage = old.running()
     old.receive(prepare(plan("here", "there"), origin_stage=7))
-    old.ports.arrived(Arrival(7, 2, parcel(5)))
+    old.inlets.arrived(Arrival(7, 2, chunk(5)))
     assert old.receive(Cancel(4)) == []
     assert not stage.moving and old.moves.under_way() == []
     assert stage.taken_events == 1, "it filters on"
@@ -210,7 +212,7 @@ def test_what_follows_a_source_that_is_lost_is_dropped(bench: Bench) -> None:
     """And taken anew, from where the old place has come to."""
     bench.receive(prepare(plan("there", "here"), stage=FILTER))
     bench.moves.loaded(7, None)
-    bench.ports.receive("east", FlowOpened(5, 7, outlet=102, after=(2,)), ())
+    bench.inlets.receive("east", FlowOpened(5, 7, outlet=102, after=(2,)), ())
     bench.moves.flow_opened(7, 5)
     bench.take()
     handed = HandOver(4, "there", {}, (), (), lost=(2,), inputs={"A": (1, 8)})
@@ -224,6 +226,6 @@ def test_what_is_not_filtered_waits_in_the_stage(bench: Bench) -> None:
     stage = bench.running()
     bench.receive(prepare(plan("here", "there"), origin_stage=7))
     bench.outlets.lost("west")
-    bench.ports.arrived(Arrival(7, 2, parcel(5)))
+    bench.inlets.arrived(Arrival(7, 2, chunk(5)))
     assert [groups(item) for item in stage.waiting()] == [[5]]
     assert bench.moves.under_way()[0].held_events == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from parcels_for_tests import groups, parcel
+from chunks_for_tests import chunk, groups
 from plane_for_tests import Parts, flow
 
 from activebroker.core.errors import ProtocolError
@@ -12,12 +12,12 @@ from activebroker.node.dataplane.outlets import Succession
 from activebroker.node.dataplane.plane import Arrival
 from activebroker.node.effects import OutletClosed, ResumeOutlet
 from activebroker.protocol.messages import (
+    Acknowledged,
     CreditReturned,
     Events,
     FlowDropped,
     FlowEnded,
     FlowOpened,
-    Settled,
     StreamEnded,
 )
 
@@ -40,7 +40,7 @@ def test_a_number_is_given_once(parts: Parts) -> None:
 
 def test_a_batch_for_several_flows_goes_to_a_node_once(parts: Parts) -> None:
     for id, target in ((2, "east"), (3, "west"), (4, "east")):
-        parts.outlets.open_flow(flow(id, target, port=id + 10))
+        parts.outlets.open_flow(flow(id, target, inlet=id + 10))
     parts.take()
     parts.publish(1, 2, first=0)
     (east, first), (west, second) = parts.take()
@@ -56,14 +56,14 @@ def test_what_stays_at_the_node_takes_no_link(parts: Parts) -> None:
     assert parts.sent == []
     begin, arrival = parts.plane.under_way
     assert isinstance(begin, FlowOpened) and isinstance(arrival, Arrival)
-    assert (arrival.port, arrival.flow, groups(arrival.item)) == (9, 2, [1])
+    assert (arrival.inlet, arrival.flow, groups(arrival.item)) == (9, 2, [1])
 
 
 def test_a_flow_from_an_outlet_that_is_gone_ends_at_once() -> None:
     parts = Parts()
     assert parts.outlets.open_flow(flow(2, "east", supplier="A")) == {}
     (_, begin), (_, end) = parts.take()
-    assert isinstance(begin, FlowOpened) and begin.taker == ""
+    assert isinstance(begin, FlowOpened) and begin.subscriber == ""
     assert end == FlowEnded(2, 9, finished=True)
 
 
@@ -84,7 +84,7 @@ def test_a_supplier_goes_on_once_there_is_credit(parts: Parts) -> None:
 def test_no_event_overtakes_another_where_flows_share_batches(parts: Parts) -> None:
     """One that was behind: of two batches that wait for it, another flow has had the first."""
     for id in (2, 3):
-        parts.outlets.open_flow(flow(id, "east", port=id + 10))
+        parts.outlets.open_flow(flow(id, "east", inlet=id + 10))
     parts.publish(0, first=0, size=WINDOW + 1000)
     parts.outlets.receive(CreditReturned(2, 1, WINDOW + 2000))
     parts.publish(1, first=1, size=WINDOW + 1000)
@@ -101,15 +101,15 @@ def test_no_event_overtakes_another_where_flows_share_batches(parts: Parts) -> N
     assert order == {2: [3], 3: [2, 3]}
 
 
-def test_what_is_kept_goes_when_it_is_settled(parts: Parts) -> None:
+def test_what_is_retained_goes_when_it_is_acknowledged(parts: Parts) -> None:
     parts.outlets.open_flow(flow(2, "east", recovers=True))
     parts.publish(1, first=0)
     parts.outlets.close(1, finished=False)
     assert parts.context.effects == [OutletClosed(1, False)]
     parts.stages.go_on()
-    assert 1 in parts.plane.outlets, "its last events are not settled"
+    assert 1 in parts.plane.outlets, "its last events are not acknowledged"
     parts.take()
-    parts.outlets.receive(Settled(1, "port 9 at east", {"A": (1, 2)}, ended=True))
+    parts.outlets.receive(Acknowledged(1, "inlet 9 at east", {"A": (1, 2)}, ended=True))
     parts.stages.go_on()
     assert names(parts) == [("hub", "OutletDrained")] and parts.plane.outlets == {}
 
@@ -117,9 +117,9 @@ def test_what_is_kept_goes_when_it_is_settled(parts: Parts) -> None:
 def test_who_says_that_it_is_gone_is_sent_nothing_more(parts: Parts) -> None:
     parts.outlets.open_flow(flow(2, "east"))
     parts.take()
-    parts.outlets.receive(FlowDropped(2, 1, taker=True))
+    parts.outlets.receive(FlowDropped(2, 1, subscriber=True))
     parts.publish(1, first=0)
-    assert parts.take() == [] and parts.plane.outlets[1].takers == {}
+    assert parts.take() == [] and parts.plane.outlets[1].subscribers == {}
 
 
 def test_the_flows_to_a_node_that_is_lost_end(parts: Parts) -> None:
@@ -132,11 +132,11 @@ def test_the_flows_to_a_node_that_is_lost_end(parts: Parts) -> None:
 def test_a_supplier_that_goes_on_waits_for_those_who_were_served() -> None:
     parts = Parts()
     parts.outlets.succeed(
-        Succession({"notes": {"port 9": {"A": (5, 0)}}}, {("notes", "A"): (5, 8)})
+        Succession({"notes": {"inlet 9": {"A": (5, 0)}}}, {("notes", "A"): (5, 8)})
     )
     parts.supplier()
     outlet = parts.plane.outlets[1]
-    assert (outlet.stream, outlet.positions) == (5, {"A": (5, 8)})
+    assert (outlet.stream, outlet.offsets) == (5, {"A": (5, 8)})
     assert not outlet.ready and parts.outlets.blocked == {1: None}
     parts.outlets.await_no_more()
     parts.stages.go_on()
@@ -146,6 +146,6 @@ def test_a_supplier_that_goes_on_waits_for_those_who_were_served() -> None:
 def test_the_end_of_a_stream_is_behind_what_was_published(parts: Parts) -> None:
     parts.outlets.open_flow(flow(2, "east"))
     parts.take()
-    parts.outlets.publish(1, parcel(1))
+    parts.outlets.publish(1, chunk(1))
     parts.outlets.close(1, finished=True)
     assert [type(body) for _, body in parts.take()] == [StreamEnded, FlowEnded]

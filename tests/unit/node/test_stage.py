@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from parcels_for_tests import Note, envelope, groups, parcel
+from chunks_for_tests import Note, chunk, envelope, groups
 
 from activebroker.filters import Failure, RunResult
-from activebroker.matching import Parcel
+from activebroker.matching import Chunk
+from activebroker.node.dataplane.inlet import LOST, Inlet
 from activebroker.node.dataplane.outlet import WINDOW, OutFlow, Outlet
-from activebroker.node.dataplane.port import LOST, Port
 from activebroker.node.dataplane.stage import FIRST_EVENTS, WORK_BYTES, WORK_SECONDS, Stage
 from activebroker.node.effects import RunStage, SnapshotStage
 from activebroker.protocol.messages import FlowEnded, StreamEnded
@@ -24,14 +24,14 @@ class Bench:
 
     def __init__(self, spec: StageSpec, started: bool = True) -> None:
         self.sent: list[Any] = []
-        self.port = Port(1)
+        self.inlet = Inlet(1)
         self.outlet = Outlet(1, "late", None, self._carry, numbers=spec.envelope is not None)
-        self.stage = Stage(spec, self.port, self.outlet)
+        self.stage = Stage(spec, self.inlet, self.outlet)
         if started:
             self.stage.start()
-        self.outlet.open(FlowSpec(20, 1, "here", 9, "there", taker="port 9"))
-        self.port.opened(10, "s", 90, ())
-        self.flow = self.port.flows[10]
+        self.outlet.open(FlowSpec(20, 1, "here", 9, "there", subscriber="inlet 9"))
+        self.inlet.opened(10, "s", 90, ())
+        self.flow = self.inlet.flows[10]
 
     def _carry(self, flow: OutFlow, item: Any) -> None:
         self.sent.append(groups(item))
@@ -40,13 +40,13 @@ class Bench:
     def consumed(self) -> int:
         return self.flow.consumed
 
-    def put(self, *items: Parcel | StreamEnded) -> None:
+    def put(self, *items: Chunk | StreamEnded) -> None:
         self.stage.put([(self.flow, item) for item in items])
 
     def close(self) -> None:
         """The channel is closed and all has arrived."""
-        self.port.close((10,))
-        self.port.arrived(10, FlowEnded(10, 1, finished=True))
+        self.inlet.close((10,))
+        self.inlet.arrived(10, FlowEnded(10, 1, finished=True))
 
 
 @pytest.fixture
@@ -75,13 +75,13 @@ def ended(supplier: str = "A", upto: int = 9) -> StreamEnded:
     return StreamEnded(10, 1, supplier, (1, upto))
 
 
-def uncertain(*numbers: int) -> Parcel:
+def uncertain(*numbers: int) -> Chunk:
     """The predicate raises on some row: the filter has to see it."""
-    return Parcel(parcel(*numbers).batch, certain=False)
+    return Chunk(chunk(*numbers).batch, certain=False)
 
 
 def result(*numbers: int, **more: Any) -> RunResult:
-    return RunResult(batches=[parcel(number).batch for number in numbers], **more)
+    return RunResult(batches=[chunk(number).batch for number in numbers], **more)
 
 
 def failure(error: str = "ValueError: planted") -> Failure:
@@ -89,14 +89,14 @@ def failure(error: str = "ValueError: planted") -> Failure:
 
 
 def test_where_the_predicate_decides_python_is_not_run(exact: Bench) -> None:
-    exact.put(parcel(1, 2), ended())
+    exact.put(chunk(1, 2), ended())
     assert exact.stage.pump() is None
     assert exact.sent == [[1, 2], "StreamEnded"]
     assert exact.stage.python_events == 0 and exact.consumed > 0
 
 
 def test_what_makes_the_predicate_raise_goes_to_the_filter_in_its_turn(exact: Bench) -> None:
-    exact.put(parcel(1), uncertain(2), parcel(3))
+    exact.put(chunk(1), uncertain(2), chunk(3))
     work = exact.stage.pump()
     assert isinstance(work, RunStage) and len(work.items) == 1
     assert exact.sent == [[1]]
@@ -107,7 +107,7 @@ def test_what_makes_the_predicate_raise_goes_to_the_filter_in_its_turn(exact: Be
 
 
 def test_python_work_is_taken_together_up_to_a_bound(python: Bench) -> None:
-    python.put(parcel(1), parcel(2), parcel(3, size=WORK_BYTES), parcel(4))
+    python.put(chunk(1), chunk(2), chunk(3, size=WORK_BYTES), chunk(4))
     work = python.stage.pump()
     assert isinstance(work, RunStage) and len(work.items) == 3
     assert python.stage.backlog == 1
@@ -115,7 +115,7 @@ def test_python_work_is_taken_together_up_to_a_bound(python: Bench) -> None:
 
 def test_the_end_of_a_stream_ends_the_work_and_goes_out_behind_it(python: Bench) -> None:
     """The same supplier may come again, and its new stream must not overtake the end."""
-    python.put(parcel(1), ended(), parcel(2))
+    python.put(chunk(1), ended(), chunk(2))
     work = python.stage.pump()
     assert isinstance(work, RunStage) and work.items[1:] == ("A",)
     python.stage.done(result(1))
@@ -124,8 +124,8 @@ def test_the_end_of_a_stream_ends_the_work_and_goes_out_behind_it(python: Bench)
 
 
 def test_a_stage_takes_nothing_while_its_outlet_is_not_ready(exact: Bench) -> None:
-    big = parcel(1, size=WINDOW + 1)
-    exact.put(big, big, parcel(3), parcel(4))
+    big = chunk(1, size=WINDOW + 1)
+    exact.put(big, big, chunk(3), chunk(4))
     exact.stage.pump()
     assert not exact.outlet.ready and exact.stage.backlog == 2
     consumed = exact.consumed
@@ -136,16 +136,16 @@ def test_a_stage_takes_nothing_while_its_outlet_is_not_ready(exact: Bench) -> No
 
 def test_nothing_is_done_before_the_start() -> None:
     python = Bench(StageSpec(1, "late", "python", envelope(exact=False), "owner"), started=False)
-    python.put(parcel(1))
+    python.put(chunk(1))
     assert python.stage.pump() is None
     python.stage.start()
     assert isinstance(python.stage.pump(), RunStage)
 
 
 def test_a_hand_over_takes_what_was_not_filtered(python: Bench) -> None:
-    python.put(parcel(1))
+    python.put(chunk(1))
     python.stage.pump()
-    python.put(parcel(2), ended("B"))
+    python.put(chunk(2), ended("B"))
     python.stage.capture()
     assert python.stage.pump() is None, "the work in hand goes first"
     python.stage.done(result(1))
@@ -159,30 +159,30 @@ def test_a_hand_over_takes_what_was_not_filtered(python: Bench) -> None:
 
 
 def test_a_handed_over_buffer_comes_first(python: Bench) -> None:
-    python.put(parcel(3, first=2))
-    python.stage.put_first([parcel(1), parcel(2, first=1)])
+    python.put(chunk(3, first=2))
+    python.stage.put_first([chunk(1), chunk(2, first=1)])
     assert taken(python) == [Note(1, ""), Note(2, ""), Note(3, "")]
 
 
 def test_what_a_hand_over_has_brought_is_not_taken_again(python: Bench) -> None:
     """The source was replaced amid the move, and its successor did not know how far it had come."""
     python.flow.supplier = "A"
-    came = parcel(0, 1), parcel(2, 3, first=2), parcel(4, 5, first=4), parcel(6, first=6)
+    came = chunk(0, 1), chunk(2, 3, first=2), chunk(4, 5, first=4), chunk(6, first=6)
     python.put(*came)
     python.stage.take_over({"A": (1, 1)}, {})
-    python.stage.put_first([parcel(1, first=1), parcel(2, 3, 4, first=2)])
+    python.stage.put_first([chunk(1, first=1), chunk(2, 3, 4, first=2)])
     assert taken(python) == [Note(number, "") for number in range(1, 7)]
     assert python.consumed == sum(each.nbytes for each in came), "of the credit nothing is lost"
 
 
 def test_what_came_before_a_checkpoint_is_not_taken_again(python: Bench) -> None:
     python.stage.take_over({"A": (1, 2)}, {})
-    python.put(parcel(0, 1), parcel(2, first=2), parcel(9, supplier="B"))
+    python.put(chunk(0, 1), chunk(2, first=2), chunk(9, supplier="B"))
     assert taken(python) == [Note(2, ""), Note(9, "")]
 
 
 def test_the_end_of_the_channel_lets_the_filter_end_first(python: Bench) -> None:
-    python.put(parcel(1))
+    python.put(chunk(1))
     python.close()
     python.stage.pump()
     python.stage.done(result(1))
@@ -195,11 +195,11 @@ def test_the_end_of_the_channel_lets_the_filter_end_first(python: Bench) -> None
 def test_a_filter_does_not_end_where_what_it_was_to_see_is_lost(python: Bench) -> None:
     """It would forward what it holds back, or a sum, as if that were all."""
     python.flow.recovers = True
-    python.put(parcel(1))
+    python.put(chunk(1))
     python.stage.pump()
     python.stage.done(result(1))
-    python.port.close([10])
-    python.port.lost("s")
+    python.inlet.close([10])
+    python.inlet.lost("s")
     assert python.stage.pump() is None
     assert python.sent == [[1], "FlowEnded"]
     assert python.outlet.error == LOST
@@ -212,30 +212,30 @@ def test_the_end_of_the_channel_where_no_filter_runs(exact: Bench) -> None:
 
 
 def test_a_stop_ends_the_outlet_and_what_still_comes_blocks_nobody(python: Bench) -> None:
-    python.put(parcel(1))
+    python.put(chunk(1))
     python.stage.pump()
     python.stage.done(RunResult(failures=[failure()], stopped=True))
     assert python.outlet.ended and python.outlet.error == STOPPED
     python.flow.consumed = 0
-    python.put(parcel(2), ended())
+    python.put(chunk(2), ended())
     assert python.stage.pump() is None
     assert python.sent == ["FlowEnded"]
     assert python.consumed > 0 and python.stage.backlog == 0
 
 
 def test_an_error_above_ends_the_channel_below_with_it(exact: Bench) -> None:
-    exact.put(parcel(1))
-    exact.port.error = STOPPED
+    exact.put(chunk(1))
+    exact.inlet.error = STOPPED
     exact.stage.pump()
     assert exact.sent == [[1], "FlowEnded"]
     assert exact.outlet.error == STOPPED
 
 
 def test_a_filter_does_not_end_where_there_was_an_error_above(python: Bench) -> None:
-    python.put(parcel(1))
+    python.put(chunk(1))
     python.stage.pump()
     python.stage.done(result(1))
-    python.port.error = STOPPED
+    python.inlet.error = STOPPED
     assert python.stage.pump() is None
     assert python.sent == [[1], "FlowEnded"]
     assert python.outlet.error == STOPPED
@@ -246,26 +246,26 @@ def test_the_idle_hook_runs_only_after_a_quiet_time(python: Bench) -> None:
     assert python.stage.idle() == RunStage(1, idle=True)
     assert python.stage.idle() is None, "work is in hand"
     python.stage.done(result())
-    python.put(parcel(1))
+    python.put(chunk(1))
     python.stage.pump()
     python.stage.done(result(1))
     assert python.stage.idle() is None, "there was an event since"
 
 
 def test_a_relay_leaves_behind_what_it_was_given(relay: Bench) -> None:
-    relay.put(parcel(1))
+    relay.put(chunk(1))
     relay.stage.leave_when_empty()
     assert relay.stage.pump() is None
     assert relay.sent == [[1], "FlowEnded"]
     assert not relay.outlet.drained, "it is lost still if this node is"
-    relay.outlet.settle("port 9", {"A": (1, 1)}, ended=True)
+    relay.outlet.acknowledge("inlet 9", {"A": (1, 1)}, ended=True)
     assert relay.outlet.drained
 
 
 def test_a_piece_of_work_takes_no_longer_than_a_while(python: Bench) -> None:
-    """By what the filter has used; of a supplier's parcel only so many events are taken."""
+    """By what the filter has used; of a supplier's chunk only so many events are taken."""
     python.flow.supplier = "A"
-    python.put(parcel(*range(FIRST_EVENTS)), parcel(0, 1, 2, 3, 4, first=FIRST_EVENTS))
+    python.put(chunk(*range(FIRST_EVENTS)), chunk(0, 1, 2, 3, 4, first=FIRST_EVENTS))
     assert len(taken(python)) == FIRST_EVENTS, "the first one is small"
     assert python.stage.queue_length == 5
     python.stage.done(result(), cpu_seconds=FIRST_EVENTS * WORK_SECONDS / 2)
@@ -278,20 +278,20 @@ def test_a_piece_of_work_takes_no_longer_than_a_while(python: Bench) -> None:
     python.stage.done(result(), cpu_seconds=100.0)
     work = python.stage.pump()
     assert isinstance(work, RunStage)
-    assert [groups(Parcel(item)) for item in work.items if not isinstance(item, str)] == [[4]]
-    sizes = parcel(*range(FIRST_EVENTS)).nbytes + parcel(0, 1, 2, 3, 4).nbytes
+    assert [groups(Chunk(item)) for item in work.items if not isinstance(item, str)] == [[4]]
+    sizes = chunk(*range(FIRST_EVENTS)).nbytes + chunk(0, 1, 2, 3, 4).nbytes
     assert python.consumed == sizes, "of the credit nothing is lost"
 
 
 def test_a_piece_of_work_holds_whole_events(python: Bench) -> None:
     python.flow.supplier = "A"
-    python.put(parcel(0, 1))
+    python.put(chunk(0, 1))
     python.stage.pump()
     python.stage.done(result(), cpu_seconds=2 * WORK_SECONDS / 2.5)
-    python.put(parcel(2, 3, first=2), parcel(4, 5, first=4))
+    python.put(chunk(2, 3, first=2), chunk(4, 5, first=4))
     assert [note.group for note in taken(python)] == [2, 3]  # type: ignore[attr-defined]
 
 
 def test_what_a_filter_has_made_is_taken_whole(python: Bench) -> None:
-    python.put(parcel(*range(FIRST_EVENTS + 1)))
+    python.put(chunk(*range(FIRST_EVENTS + 1)))
     assert len(taken(python)) == FIRST_EVENTS + 1

@@ -79,7 +79,7 @@ EMPTY: dict[str, Any] = {"members": [], "channels": [], "moves": [], "ended_move
 
 def flow_status(**counters: int) -> dict[str, Any]:
     flow = {
-        "channel": "trades", "supplier": "NYSE", "target": "atlanta", "outlet": 1, "port": 2,
+        "channel": "trades", "supplier": "NYSE", "target": "atlanta", "outlet": 1, "inlet": 2,
         "offered_events": 10, "offered_bytes": 1000, "sent_events": 1, "sent_bytes": 100,
         "waiting": 0,
     }  # fmt: skip
@@ -124,7 +124,7 @@ def test_a_flow_has_rates_of_events_and_bytes() -> None:
     }
 
 
-@pytest.mark.parametrize("changed", [{"offered_events": 5}, {"outlet": 7}, {"port": 7}])
+@pytest.mark.parametrize("changed", [{"offered_events": 5}, {"outlet": 7}, {"inlet": 7}])
 def test_a_flow_that_began_again_has_no_rates(changed: dict[str, int]) -> None:
     assert flow_after(**changed).per_second is None
 

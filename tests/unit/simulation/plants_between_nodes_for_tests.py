@@ -12,9 +12,9 @@ from activebroker.directory.membership import Membership
 from activebroker.events import Batch
 from activebroker.filters import FilterRunner, RunResult
 from activebroker.node.dataplane import failing
+from activebroker.node.dataplane.inlet import Inlet
+from activebroker.node.dataplane.inlets import Inlets
 from activebroker.node.dataplane.outlet import Outlet
-from activebroker.node.dataplane.port import Port
-from activebroker.node.dataplane.ports import Ports
 from activebroker.node.effects import CancelTimer
 from activebroker.node.links.link import Link
 from activebroker.node.links.peers import Peers
@@ -80,9 +80,9 @@ def _(original: Original) -> Original:
     return handle
 
 
-@PLANTS.add("the loss of one source ends the streams of all", Port, "lost")
+@PLANTS.add("the loss of one source ends the streams of all", Inlet, "lost")
 def _(original: Original) -> Original:
-    def lost(self: Port, source: str, unopened: bool = False) -> Any:
+    def lost(self: Inlet, source: str, unopened: bool = False) -> Any:
         sources = {flow.source: None for flow in self.flows.values()}
         return (
             [item for each in sources for item in original(self, each)] if source in sources else []
@@ -131,7 +131,7 @@ def _(original: Original) -> Original:
     return lambda self, batch, result: original(self, batch, RunResult())
 
 
-@PLANTS.add("what is no batch is dropped without a word", Ports, "_break")
+@PLANTS.add("what is no batch is dropped without a word", Inlets, "_break")
 def _(original: Original) -> Original:
     return lambda self, *of: None
 

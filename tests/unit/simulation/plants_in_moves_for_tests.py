@@ -9,12 +9,12 @@ from planting_for_tests import Original, Plants
 from activebroker.directory.parts import Derived
 from activebroker.directory.wiring import Wiring
 from activebroker.filters import FilterRunner, Payload
-from activebroker.matching import Parcel, select
+from activebroker.matching import Chunk, select
 from activebroker.node.dataplane.changing import Changing
+from activebroker.node.dataplane.inlet import Inlet
 from activebroker.node.dataplane.outlet import OutFlow, Outlet
 from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import Plane
-from activebroker.node.dataplane.port import Port
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.states import StageState
 from activebroker.node.moves import Moves
@@ -43,20 +43,20 @@ def _(original: Original) -> Original:
 
 @PLANTS.add("the ACK is sent before the swap", Outlets, "open_flow")
 def _(original: Original) -> Original:
-    def open_flow(self: Outlets, spec: Any, keeps: bool = False) -> None:
+    def open_flow(self: Outlets, spec: Any, retains: bool = False) -> None:
         outlet = self._plane.outlets.get(spec.outlet)
         if not spec.after or outlet is None or outlet.supplier is None:
-            original(self, spec, keeps)
+            original(self, spec, retains)
             return
         emit, end = outlet.emit, outlet.end
 
         def late() -> None:
             outlet.__dict__.pop("emit", None)
             outlet.__dict__.pop("end", None)
-            original(self, spec, keeps)
+            original(self, spec, retains)
 
-        def emit_first(parcel: Parcel) -> None:
-            emit(parcel)
+        def emit_first(chunk: Chunk) -> None:
+            emit(chunk)
             late()
 
         def end_first(*args: Any, **named: Any) -> None:
@@ -85,7 +85,7 @@ def _(original: Original) -> Original:
         if args or named or self.supplier is None or old is None:
             original(self, flow_id, *args, **named)
             return
-        predicate = self.takers[old.spec.taker].predicate
+        predicate = self.subscribers[old.spec.subscriber].predicate
         emit, end = self.emit, self.end
 
         def late() -> None:
@@ -93,9 +93,9 @@ def _(original: Original) -> Original:
             self.__dict__.pop("end", None)
             original(self, flow_id, *args, **named)
 
-        def emit_first(parcel: Parcel) -> None:
-            emit(parcel)
-            if flow_id in self.flows and (part := select(parcel, predicate)) is not None:
+        def emit_first(chunk: Chunk) -> None:
+            emit(chunk)
+            if flow_id in self.flows and (part := select(chunk, predicate)) is not None:
                 self._queue(old, part)
             late()
 
@@ -110,14 +110,14 @@ def _(original: Original) -> Original:
 
 @PLANTS.add("one event is dropped at the switch-over", Outlet, "open")
 def _(original: Original) -> Original:
-    def open(self: Outlet, spec: Any, keeps: bool = False) -> None:
-        original(self, spec, keeps)
+    def open(self: Outlet, spec: Any, retains: bool = False) -> None:
+        original(self, spec, retains)
         if not spec.after:
             return
         queue = self._queue
 
         def skip(flow: OutFlow, item: Any) -> None:
-            if flow.spec.id == spec.id and isinstance(item, Parcel):
+            if flow.spec.id == spec.id and isinstance(item, Chunk):
                 self.__dict__.pop("_queue", None)
             else:
                 queue(flow, item)
@@ -127,9 +127,9 @@ def _(original: Original) -> Original:
     return open
 
 
-@PLANTS.add("flows do not wait for those that they follow", Port, "opened")
+@PLANTS.add("flows do not wait for those that they follow", Inlet, "opened")
 def _(original: Original) -> Original:
-    def opened(self: Port, flow: int, source: str, outlet: int, after: Any, *args: Any) -> None:
+    def opened(self: Inlet, flow: int, source: str, outlet: int, after: Any, *args: Any) -> None:
         original(self, flow, source, outlet, (), *args)
 
     return opened
@@ -223,7 +223,7 @@ def _(original: Original) -> Original:
 
 @PLANTS.add("what is sent too much is not filtered", Outlet, "set_predicate")
 def _(original: Original) -> Original:
-    return lambda self, taker, predicate, certain=True: original(self, taker, predicate)
+    return lambda self, subscriber, predicate, certain=True: original(self, subscriber, predicate)
 
 
 @PLANTS.add("what was sent before is filtered with the new parameters", Changing, "due")

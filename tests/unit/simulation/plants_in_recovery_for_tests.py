@@ -13,60 +13,64 @@ from activebroker.directory.parts import Channel
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.recovery import Recovery
 from activebroker.directory.wiring import Wiring
+from activebroker.node.dataplane.inlet import Inlet
 from activebroker.node.dataplane.outlet import Outlet
-from activebroker.node.dataplane.port import Port
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.stages import Stages
 from activebroker.node.effects import Departed
 from activebroker.node.node import Node
-from activebroker.protocol.messages import Deploy, Settled
-from activebroker.protocol.specs import Positions
+from activebroker.protocol.messages import Acknowledged, Deploy
+from activebroker.protocol.specs import Offsets
 
 PLANTS = Plants()
 
 # --- recovery -------------------------------------------------------------------------------------
 
 
-@PLANTS.add("a checkpoint is sent before what led to it is settled", Outlet, "settled")
+@PLANTS.add(
+    "a checkpoint is sent before what led to it is acknowledged", Outlet, "all_acknowledged"
+)
 def _(original: Original) -> Original:
     return lambda self, upto: True
 
 
-@PLANTS.add("inputs are settled before the directory has the checkpoint", Stages, "_pump")
+@PLANTS.add("inputs are acknowledged before the directory has the checkpoint", Stages, "_pump")
 def _(original: Original) -> Original:
     def pump(self: Stages, stage: Stage) -> None:
         original(self, stage)
-        for outlet, (node, taker) in stage.port.sources.items():
-            self._plane.tell(node, Settled(outlet, taker, dict(stage.saving.inputs), False))
+        for outlet, (node, subscriber) in stage.inlet.sources.items():
+            self._plane.tell(
+                node, Acknowledged(outlet, subscriber, dict(stage.saving.inputs), False)
+            )
 
     return pump
 
 
-@PLANTS.add("what is kept goes with the flow that is lost", Outlet, "close")
+@PLANTS.add("what is retained goes with the flow that is lost", Outlet, "close")
 def _(original: Original) -> Original:
     def close(self: Outlet, flow_id: int) -> None:
-        taker = self.takers.get(self.served_by(flow_id) or "")
+        subscriber = self.subscribers.get(self.served_by(flow_id) or "")
         original(self, flow_id)
-        if taker is not None:
-            taker.kept.clear()
-            taker.kept_bytes = 0
+        if subscriber is not None:
+            subscriber.retained.clear()
+            subscriber.retained_bytes = 0
 
     return close
 
 
-@PLANTS.add("what is kept is not sent to who resumes", Outlet, "open")
+@PLANTS.add("what is retained is not sent to who resumes", Outlet, "open")
 def _(original: Original) -> Original:
-    def open(self: Outlet, spec: Any, keeps: bool = False) -> None:
-        if spec.resumes and (taker := self.takers.get(spec.taker)) is not None:
-            taker.kept.clear()
-        original(self, spec, keeps)
+    def open(self: Outlet, spec: Any, retains: bool = False) -> None:
+        if spec.resumes and (subscriber := self.subscribers.get(spec.subscriber)) is not None:
+            subscriber.retained.clear()
+        original(self, spec, retains)
 
     return open
 
 
-@PLANTS.add("a port does not tell how far it has come", Port, "release")
+@PLANTS.add("an inlet does not tell how far it has come", Inlet, "release")
 def _(original: Original) -> Original:
-    def release(self: Port, outlets: Any) -> Positions:
+    def release(self: Inlet, outlets: Any) -> Offsets:
         original(self, outlets)
         return {}
 
@@ -124,7 +128,7 @@ def _(original: Original) -> Original:
 # --- relays ---------------------------------------------------------------------------------------
 
 
-@PLANTS.add("a relay does not know how far its subscriptions have settled", Stages, "open")
+@PLANTS.add("a relay does not know how far its subscriptions have acknowledged", Stages, "open")
 def _(original: Original) -> Original:
     def open_stage(self: Stages, spec: Any) -> Stage:
         stage: Stage = original(self, spec)
@@ -135,7 +139,7 @@ def _(original: Original) -> Original:
 
 
 @PLANTS.add(
-    "who goes on at a relay does not wait for what its supplier sent itself", Port, "opened"
+    "who goes on at a relay does not wait for what its supplier sent itself", Inlet, "opened"
 )
 def _(original: Original) -> Original:
     return lambda self, *args: original(self, *args[:7], False, *args[8:])  # not `behind`
@@ -159,9 +163,9 @@ def _(original: Original) -> Original:
     return lambda self, channel, supplier: []
 
 
-@PLANTS.add("a port takes what comes once more", Port, "opened")
+@PLANTS.add("an inlet takes what comes once more", Inlet, "opened")
 def _(original: Original) -> Original:
-    def opened(self: Port, flow: int, *args: Any) -> None:
+    def opened(self: Inlet, flow: int, *args: Any) -> None:
         original(self, flow, *args)
         if flow in self.flows:
             self.flows[flow].repeats = False

@@ -18,9 +18,9 @@ from activebroker.core.errors import (
 from activebroker.directory.parts import Derived, Outlet, Root
 from activebroker.events import Event, encode
 from activebroker.events.wire import describe
-from activebroker.node.dataplane.outlet import KEPT, WINDOW
-from activebroker.node.dataplane.port import LOST
-from activebroker.node.effects import PortOpened
+from activebroker.node.dataplane.inlet import LOST
+from activebroker.node.dataplane.outlet import RETAINED, WINDOW
+from activebroker.node.effects import InletOpened
 from activebroker.protocol.messages import CheckpointTaken, OpenSupplier
 from activebroker.protocol.specs import Checkpoint, FlowSpec
 from activebroker.simulation import checkers
@@ -159,7 +159,7 @@ def test_events_of_nobody_are_foreign() -> None:
 
 def test_a_channel_derived_amid_the_stream_begins_at_one_event_for_all() -> None:
     scene = Scene(Content(Count, since={"s1": 1}, until={"s1": 3}))
-    again = replace(scene.consumer, port=8, intake=Intake(None))
+    again = replace(scene.consumer, inlet=8, intake=Intake(None))
     again.intake.ended = True
     scene.users.consumers.append(again)
     scene.publish(4)
@@ -283,10 +283,10 @@ def test_what_is_left_at_a_node_is_found() -> None:
     scene.world.settle()
     host = scene.world.hosts["east"]
     assert list(checkers.nothing_left(host)) == []
-    host.give(PortOpened(3))
+    host.give(InletOpened(3))
     host.request(OpenSupplier("z", "s1", "east"))
     left = list(checkers.nothing_left(host))
-    assert [line.split()[1] for line in left] == ["ports", "calls", "timers"]
+    assert [line.split()[1] for line in left] == ["inlets", "calls", "timers"]
 
 
 def test_what_waits_beyond_the_windows_is_found() -> None:
@@ -303,10 +303,10 @@ def test_what_is_kept_beyond_its_bound_is_found() -> None:
     scene = Scene()
     host = scene.world.hosts["east"]
     outlet = host.node.outlets.open(1, "x", "s1")
-    outlet.open(FlowSpec(2, 1, "east", 3, "west", taker="x.Count", recovers=True))
-    outlet.takers["x.Count"].kept_bytes = KEPT
+    outlet.open(FlowSpec(2, 1, "east", 3, "west", subscriber="x.Count", recovers=True))
+    outlet.subscribers["x.Count"].retained_bytes = RETAINED
     assert list(checkers.bounds(host, 1000)) == []
-    outlet.takers["x.Count"].kept_bytes += 1 << 23
+    outlet.subscribers["x.Count"].retained_bytes += 1 << 23
     assert [line.partition(":")[0] for line in checkers.bounds(host, 1000)] == ["bounds"]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activebroker.events import Event
-from activebroker.simulation.checkers import Taker, fitting
+from activebroker.simulation.checkers import Subscriber, fitting
 from activebroker.simulation.contents import Change, Content, Stream
 from activebroker.simulation.host import Intake
 from activebroker.simulation.reference import (
@@ -160,10 +160,10 @@ def test_none_is_given_up_that_fits_what_consumers_got(
     if data.draw(st.booleans()):
         consumer.gaps, consumer.back = 1, reached
     whole = data.draw(st.booleans())
-    taker = Taker(consumer, events[first:last], "s", sure, whole)
-    right = {key for key, stream in ways.items() if taker.wrong(stream) is None}
-    found = list(content.possible("s", fitting([taker])))
-    assert {shape(stream) for stream in found if taker.wrong(stream) is None} == right
+    subscriber = Subscriber(consumer, events[first:last], "s", sure, whole)
+    right = {key for key, stream in ways.items() if subscriber.wrong(stream) is None}
+    found = list(content.possible("s", fitting([subscriber])))
+    assert {shape(stream) for stream in found if subscriber.wrong(stream) is None} == right
     assert found  # by which to tell what is wrong, if all is
 
 
@@ -209,7 +209,7 @@ def test_of_ten_million_ways_few_are_gone_to_their_end(hosts: World) -> None:
         ],
     ).possible("s")
     consumer = Consumer(Channel("x", content), hosts.hosts["east"], 7, Intake(None), True)
-    taker = Taker(consumer, [each.seen for each in right if each.event], "s", True, True)
-    found = list(content.possible("s", fitting([taker])))
+    subscriber = Subscriber(consumer, [each.seen for each in right if each.event], "s", True, True)
+    found = list(content.possible("s", fitting([subscriber])))
     assert len(found) < 400
-    assert [shape(each) for each in found if taker.wrong(each) is None] == [shape(right)]
+    assert [shape(each) for each in found if subscriber.wrong(each) is None] == [shape(right)]

@@ -31,11 +31,11 @@ FOUND = {
     "a filter that is there keeps its old parameters": 503,
     "a filter that comes later gets the old parameters": 400,
     "a relay is asked to run what it passes on": 131,
-    "a checkpoint is sent before what led to it is settled": 809,
-    "inputs are settled before the directory has the checkpoint": 205,
-    "what is kept goes with the flow that is lost": 207,
-    "what is kept is not sent to who resumes": 207,
-    "a port does not tell how far it has come": 192,
+    "a checkpoint is sent before what led to it is acknowledged": 809,
+    "inputs are acknowledged before the directory has the checkpoint": 205,
+    "what is retained goes with the flow that is lost": 207,
+    "what is retained is not sent to who resumes": 207,
+    "an inlet does not tell how far it has come": 192,
     "the checkpoint's state is not restored": 629,
     "the numbering of what comes out is not restored": 76,
     "a filter goes on before those whom its events are for are served": 207,
@@ -43,7 +43,7 @@ FOUND = {
     "suspects are tried together": 809,
     "the directory's node is not spared": 179,
     "what was not acknowledged is not published again": 107,
-    "a port takes what comes once more": 29,
+    "an inlet takes what comes once more": 29,
     "repeated frames are taken again": 4,
     "gaps are accepted": 3,
     "what is missing is not asked for": 2,
@@ -66,7 +66,7 @@ FOUND = {
 # Of relays that die amid offloads of some consumers, which `draw` makes too rarely: the scenario of
 # the first seed that finds it.
 RELAYS = {
-    "a relay does not know how far its subscriptions have settled": slow(relay_dies(19)),
+    "a relay does not know how far its subscriptions have acknowledged": slow(relay_dies(19)),
     "who is new at a relay sees what had holes": relay_dies(252),
     "who goes on at a relay does not wait for what its supplier sent itself": slow(
         relay_dies(363), pace=0.4

@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Parcel:
+class Chunk:
     """A batch that flows share, so that it is serialised once for all of them.
 
     `certain`: the predicate that selected it is True for every row; otherwise some rows are here
-    because the filter would raise on them, and the filter has to see them. `upto` is the position
+    because the filter would raise on them, and the filter has to see them. `upto` is the offset
     behind its last row in the supplier's stream, selected or not; `rows` are the counts of a
     selection's rows in the stream of a filter (None: all that lead up to `upto`).
     """
@@ -51,38 +51,36 @@ class Parcel:
         return self._buffers
 
 
-def renumbered(parcel: Parcel, upto: tuple[int, int]) -> Parcel:
+def renumbered(chunk: Chunk, upto: tuple[int, int]) -> Chunk:
     """The same events at another place of another stream."""
-    return Parcel(parcel.batch, parcel.certain, upto, parcel._buffers)
+    return Chunk(chunk.batch, chunk.certain, upto, chunk._buffers)
 
 
-def doubted(parcel: Parcel) -> Parcel:
+def doubted(chunk: Chunk) -> Chunk:
     """The same events, which the filter has to see."""
-    return Parcel(parcel.batch, False, parcel.upto, parcel._buffers, parcel._rows)
+    return Chunk(chunk.batch, False, chunk.upto, chunk._buffers, chunk._rows)
 
 
-def split(
-    parcel: Parcel, since: tuple[int, int], by_seq: bool
-) -> tuple[Parcel | None, Parcel | None]:
-    """What comes before position `since`, and what from there on.
+def split(chunk: Chunk, since: tuple[int, int], by_seq: bool) -> tuple[Chunk | None, Chunk | None]:
+    """What comes before offset `since`, and what from there on.
 
     `by_seq`: the rows' counts are their sequence numbers, as in a supplier's own stream.
     """
-    if since >= parcel.upto:
-        return parcel, None
-    if since[0] != parcel.upto[0]:
-        return None, parcel
-    batch, rows = parcel.batch, None if by_seq else parcel.rows
+    if since >= chunk.upto:
+        return chunk, None
+    if since[0] != chunk.upto[0]:
+        return None, chunk
+    batch, rows = chunk.batch, None if by_seq else chunk.rows
     after = (batch.seqs if rows is None else rows) >= since[1]
     if after.all():
-        return None, parcel
+        return None, chunk
     if not after.any():
-        return parcel, None
+        return chunk, None
     first = int(np.argmax(after))  # the counts go up
     before, rest = batch.slice(0, first), batch.slice(first, batch.num_rows - first)
     return (
-        Parcel(before, parcel.certain, since, None, None if rows is None else rows[:first]),
-        Parcel(rest, parcel.certain, parcel.upto, None, None if rows is None else rows[first:]),
+        Chunk(before, chunk.certain, since, None, None if rows is None else rows[:first]),
+        Chunk(rest, chunk.certain, chunk.upto, None, None if rows is None else rows[first:]),
     )
 
 
@@ -110,15 +108,15 @@ def union(texts: Iterable[str | None]) -> str | None:
 
 
 class Selection:
-    """What each predicate keeps of a parcel; equal predicates, and untyped contents, once."""
+    """What each predicate keeps of a chunk; equal predicates, and untyped contents, once."""
 
-    def __init__(self, parcel: Parcel) -> None:
-        self._parcel = parcel
-        self._found: dict[Predicate | None, Parcel | None] = {TRUE: parcel}
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+        self._found: dict[Predicate | None, Chunk | None] = {TRUE: chunk}
         self._read: Reading | None = None
 
-    def of(self, predicate: Predicate | None) -> Parcel | None:
-        """None for nothing, the parcel itself for everything.
+    def of(self, predicate: Predicate | None) -> Chunk | None:
+        """None for nothing, the chunk itself for everything.
 
         Rows on which the predicate raises are kept: the filter raises there too, visibly. So are
         untyped contents that this process cannot read, and all where it cannot read the predicate.
@@ -127,10 +125,10 @@ class Selection:
             self._found[predicate] = self._select(predicate)
         return self._found[predicate]
 
-    def _select(self, predicate: Predicate | None) -> Parcel | None:
+    def _select(self, predicate: Predicate | None) -> Chunk | None:
         if predicate is None:
-            return doubted(self._parcel)
-        parcel, batch = self._parcel, self._parcel.batch
+            return doubted(self._chunk)
+        chunk, batch = self._chunk, self._chunk.batch
         if batch.type is ANY:
             if self._read is None:
                 self._read = batch.read()
@@ -145,12 +143,12 @@ class Selection:
             found = mask(predicate, batch.columns)
             keep, certain = found.keep, found.raised is None or not found.raised.any()
         if keep.all():
-            return Parcel(batch, certain, parcel.upto, parcel._buffers, parcel._rows)
+            return Chunk(batch, certain, chunk.upto, chunk._buffers, chunk._rows)
         if not keep.any():
             return None
-        return Parcel(batch.filter(keep), certain, parcel.upto, None, parcel.rows[keep])
+        return Chunk(batch.filter(keep), certain, chunk.upto, None, chunk.rows[keep])
 
 
-def select(parcel: Parcel, predicate: Predicate | None) -> Parcel | None:
-    """What one predicate keeps of a parcel; see `Selection`."""
-    return Selection(parcel).of(predicate)
+def select(chunk: Chunk, predicate: Predicate | None) -> Chunk | None:
+    """What one predicate keeps of a chunk; see `Selection`."""
+    return Selection(chunk).of(predicate)

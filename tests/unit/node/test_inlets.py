@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from parcels_for_tests import NOTE, groups, parcel
+from chunks_for_tests import NOTE, chunk, groups
 from plane_for_tests import Parts
 
 from activebroker.core.errors import FilterStopped, ProtocolError, Unreachable
+from activebroker.node.dataplane.inlets import ACKNOWLEDGE_EVERY, CREDIT_STEP
 from activebroker.node.dataplane.plane import Arrival, InputBegan, InputEnded
-from activebroker.node.dataplane.ports import CREDIT_STEP, SETTLE_EVERY
 from activebroker.node.effects import Deliver, EndSubscription
 from activebroker.protocol.messages import (
+    Acknowledged,
     CreditReturned,
     Events,
     FlowDropped,
     FlowEnded,
     FlowOpened,
-    Settled,
 )
 
 
-def opened(flow: int, port: int, after: tuple[int, ...] = (), **more: Any) -> FlowOpened:
-    return FlowOpened(flow, port, outlet=flow + 100, after=after, **more)
+def opened(flow: int, inlet: int, after: tuple[int, ...] = (), **more: Any) -> FlowOpened:
+    return FlowOpened(flow, inlet, outlet=flow + 100, after=after, **more)
 
 
 def events(*flows: tuple[int, int], fingerprint: str = NOTE.fingerprint) -> Events:
@@ -33,7 +33,7 @@ def events(*flows: tuple[int, int], fingerprint: str = NOTE.fingerprint) -> Even
 def delivered(parts: Parts) -> list[tuple[int, list[Any]]]:
     effects = parts.context.effects
     return [
-        (each.port, [content.group for content in each.batch.contents()])
+        (each.inlet, [content.group for content in each.batch.contents()])
         for each in effects
         if isinstance(each, Deliver)
     ]
@@ -42,77 +42,77 @@ def delivered(parts: Parts) -> list[tuple[int, list[Any]]]:
 @pytest.fixture
 def parts() -> Parts:
     parts = Parts()
-    parts.ports.open(9, {})
+    parts.inlets.open(9, {})
     return parts
 
 
 def test_a_batch_for_two_subscriptions_is_read_once(parts: Parts) -> None:
-    parts.ports.open(10, {})
-    for flow, port in ((2, 9), (3, 10)):
-        parts.ports.receive("east", opened(flow, port), ())
-    parts.ports.receive("east", events((2, 9), (3, 10)), parcel(5).buffers)
+    parts.inlets.open(10, {})
+    for flow, inlet in ((2, 9), (3, 10)):
+        parts.inlets.receive("east", opened(flow, inlet), ())
+    parts.inlets.receive("east", events((2, 9), (3, 10)), chunk(5).buffers)
     assert delivered(parts) == [(9, [5]), (10, [5])]
 
 
-def test_who_opens_a_flow_to_a_port_that_is_gone_is_told(parts: Parts) -> None:
-    parts.ports.receive("east", opened(2, 4), ())
-    assert parts.take() == [("east", FlowDropped(2, 102, taker=True))]
+def test_who_opens_a_flow_to_a_inlet_that_is_gone_is_told(parts: Parts) -> None:
+    parts.inlets.receive("east", opened(2, 4), ())
+    assert parts.take() == [("east", FlowDropped(2, 102, subscriber=True))]
     # What is kept for a filter is the directory's to tell.
-    parts.ports.receive("east", opened(3, 4, taker="notes.Late"), ())
-    assert parts.take() == [("east", FlowDropped(3, 103, taker=False))]
+    parts.inlets.receive("east", opened(3, 4, subscriber="notes.Late"), ())
+    assert parts.take() == [("east", FlowDropped(3, 103, subscriber=False))]
 
 
 @pytest.mark.parametrize("what", ["no batch", "no type"])
 def test_what_cannot_be_read_ends_the_subscription(parts: Parts, what: str) -> None:
-    parts.ports.receive("east", opened(2, 9), ())
-    buffers = parcel(5).buffers
+    parts.inlets.receive("east", opened(2, 9), ())
+    buffers = chunk(5).buffers
     if what == "no type":
-        parts.ports.receive("east", events((2, 9), fingerprint="?"), buffers)
+        parts.inlets.receive("east", events((2, 9), fingerprint="?"), buffers)
     else:
-        parts.ports.receive("east", events((2, 9)), [b"no batch"])
+        parts.inlets.receive("east", events((2, 9)), [b"no batch"])
     (end,) = parts.context.effects
     assert isinstance(end, EndSubscription) and isinstance(end.error, ProtocolError)
     assert "'here' cannot read the events of supplier 'A'" in str(end.error)
-    assert parts.take() == [("east", FlowDropped(2, 102, taker=True))]
-    assert parts.plane.ports == {}
+    assert parts.take() == [("east", FlowDropped(2, 102, subscriber=True))]
+    assert parts.plane.inlets == {}
 
 
 def test_credit_goes_back_in_steps(parts: Parts) -> None:
-    parts.ports.receive("east", opened(2, 9), ())
-    parts.ports.consumed(9, 2, CREDIT_STEP - 1)
+    parts.inlets.receive("east", opened(2, 9), ())
+    parts.inlets.consumed(9, 2, CREDIT_STEP - 1)
     assert parts.take() == []
-    parts.ports.consumed(9, 2, 5)
+    parts.inlets.consumed(9, 2, 5)
     assert parts.take() == [("east", CreditReturned(2, 102, CREDIT_STEP + 4))]
 
 
 def test_what_a_subscription_has_it_tells_now_and_then(parts: Parts) -> None:
     parts.context.now = 1.0
-    parts.ports.receive("east", opened(2, 9, taker="port 9"), ())
-    parts.ports.receive("east", events((2, 9)), parcel(5).buffers)
-    told = Settled(102, "port 9", {"A": (1, 1)}, ended=False)
+    parts.inlets.receive("east", opened(2, 9, subscriber="inlet 9"), ())
+    parts.inlets.receive("east", events((2, 9)), chunk(5).buffers)
+    told = Acknowledged(102, "inlet 9", {"A": (1, 1)}, ended=False)
     assert parts.take() == [("east", told)]
-    parts.context.now += SETTLE_EVERY / 2
-    parts.ports.receive("east", events((2, 9)), parcel(6).buffers)
-    assert parts.take() == [] and list(parts.ports.settling) == [9]
-    parts.ports.tick()
-    assert parts.take() == [("east", told)] and parts.ports.settling == {}
+    parts.context.now += ACKNOWLEDGE_EVERY / 2
+    parts.inlets.receive("east", events((2, 9)), chunk(6).buffers)
+    assert parts.take() == [] and list(parts.inlets.acknowledging) == [9]
+    parts.inlets.tick()
+    assert parts.take() == [("east", told)] and parts.inlets.acknowledging == {}
 
 
 @pytest.mark.parametrize("error", [None, ("FilterStopped", "planted")], ids=["finished", "stopped"])
 def test_a_channel_that_is_closed_ends_behind_its_last_flow(
     parts: Parts, error: tuple[str, str] | None
 ) -> None:
-    parts.ports.receive("east", opened(2, 9), ())
-    parts.ports.complete(9, (2,))
+    parts.inlets.receive("east", opened(2, 9), ())
+    parts.inlets.complete(9, (2,))
     assert parts.context.effects == []
-    parts.ports.receive("east", FlowEnded(2, 9, finished=True, error=error), ())
+    parts.inlets.receive("east", FlowEnded(2, 9, finished=True, error=error), ())
     (end,) = parts.context.effects
     assert isinstance(end, EndSubscription)
     assert end.error is None if error is None else isinstance(end.error, FilterStopped)
 
 
 def test_what_fed_a_subscription_may_be_gone(parts: Parts) -> None:
-    parts.ports.abandon(9, "planted")
+    parts.inlets.abandon(9, "planted")
     (end,) = parts.context.effects
     assert isinstance(end, EndSubscription) and isinstance(end.error, Unreachable)
 
@@ -121,9 +121,9 @@ def test_a_stage_hears_of_its_flows_by_facts() -> None:
     parts = Parts()
     stage = parts.stage()
     parts.plane.touched.clear()
-    parts.ports.receive("east", opened(2, 7), ())
-    parts.ports.receive("east", events((2, 7)), parcel(5).buffers)
-    parts.ports.receive("east", FlowEnded(2, 7), ())
+    parts.inlets.receive("east", opened(2, 7), ())
+    parts.inlets.receive("east", events((2, 7)), chunk(5).buffers)
+    parts.inlets.receive("east", FlowEnded(2, 7), ())
     assert list(parts.plane.facts) == [InputBegan(7, 2), InputEnded(7, 2, lost=False)]
     assert [groups(item) for item in stage.waiting()] == [[5]]
     assert parts.plane.touched == {7: None} and parts.context.effects == []
@@ -132,11 +132,11 @@ def test_a_stage_hears_of_its_flows_by_facts() -> None:
 def test_the_flows_from_a_node_that_is_lost_are_lost() -> None:
     parts = Parts()
     parts.stage()
-    parts.ports.receive("east", opened(2, 7), ())
-    parts.ports.receive("west", opened(3, 7, after=(2,)), ())
+    parts.inlets.receive("east", opened(2, 7), ())
+    parts.inlets.receive("west", opened(3, 7, after=(2,)), ())
     parts.plane.facts.clear()
-    parts.ports.lost("east")
+    parts.inlets.lost("east")
     assert list(parts.plane.facts) == [InputEnded(7, 2, lost=True), InputEnded(7, 3, lost=True)]
-    assert parts.take() == [("west", FlowDropped(3, 103, taker=False))], "it follows a gap"
-    parts.ports.arrived(Arrival(7, 3, parcel(5)))
+    assert parts.take() == [("west", FlowDropped(3, 103, subscriber=False))], "it follows a gap"
+    parts.inlets.arrived(Arrival(7, 3, chunk(5)))
     assert parts.plane.stages[7].waiting() == []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from activebroker.events import EventType, describe, encode
 from activebroker.filters import Envelope
-from activebroker.matching import Parcel
+from activebroker.matching import Chunk
 from activebroker.protocol.messages import FlowEnded, StreamEnded
 
 
@@ -19,16 +19,16 @@ class Note:
 NOTE = EventType.of(Note)
 
 
-def parcel(*groups: int, supplier: str = "A", first: int = 0, size: int = 0) -> Parcel:
+def chunk(*groups: int, supplier: str = "A", first: int = 0, size: int = 0) -> Chunk:
     """One event for each group, of stream 1; `size` is about how many bytes each has."""
     contents = [Note(group, "x" * size) for group in groups]
     upto = (1, first + len(contents))
-    return Parcel(encode(NOTE, contents, supplier, first, 0), upto=upto)
+    return Chunk(encode(NOTE, contents, supplier, first, 0), upto=upto)
 
 
-def groups(item: Parcel | StreamEnded | FlowEnded) -> list[int] | str:
-    """The groups of a parcel's events, or the name of what else it is."""
-    if isinstance(item, Parcel):
+def groups(item: Chunk | StreamEnded | FlowEnded) -> list[int] | str:
+    """The groups of a chunk's events, or the name of what else it is."""
+    if isinstance(item, Chunk):
         return [content.group for content in item.batch.contents()]
     return type(item).__name__
 

@@ -31,7 +31,7 @@ _HEADER: list[Kind] = [Int(), Int()]
 _encoder = msgspec.msgpack.Encoder()
 
 
-class Handful(Batch):
+class SmallBatch(Batch):
     """`lists`: the sequence numbers, the times, then the values of each field."""
 
     __slots__ = ("_columns", "lists")
@@ -50,7 +50,7 @@ class Handful(Batch):
         set_(self, "_whole", None)
 
     def as_type(self, type: EventType) -> Batch:
-        return Handful(self.supplier, type, self.lists)
+        return SmallBatch(self.supplier, type, self.lists)
 
     def with_fields_of(self, type: EventType) -> Batch:
         if (record := type.listed) is None:
@@ -61,7 +61,7 @@ class Handful(Batch):
             known[name] if name in known else kind.decode(type.defaults[name]) * len(self)
             for name, kind in record.fields.items()
         ]
-        return Handful(self.supplier, type, [seqs, times, *lists])
+        return SmallBatch(self.supplier, type, [seqs, times, *lists])
 
     @property
     def columns(self) -> pa.RecordBatch:
@@ -112,7 +112,7 @@ class Handful(Batch):
 
     def slice(self, offset: int, length: int) -> Batch:
         part = [values[offset : offset + length] for values in self.lists]
-        return Handful(self.supplier, self.type, part)
+        return SmallBatch(self.supplier, self.type, part)
 
     def _contents(self) -> list[Any]:
         return self._record.build(len(self), *self.lists[2:])
@@ -128,12 +128,12 @@ class Handful(Batch):
         return record
 
 
-def dump_lists(batch: Handful) -> bytes:
+def dump_lists(batch: SmallBatch) -> bytes:
     """The lists as msgpack."""
     return _encoder.encode(batch.lists)
 
 
-def load_lists(type: EventType, supplier: str, data: memoryview) -> Handful:
+def load_lists(type: EventType, supplier: str, data: memoryview) -> SmallBatch:
     """Return the batch that `dump_lists` stored; raises `ProtocolError` if it is none."""
     try:
         lists = type.lists.decode(data)
@@ -143,4 +143,4 @@ def load_lists(type: EventType, supplier: str, data: memoryview) -> Handful:
         ) from error
     if type.listed is None or len({len(values) for values in lists}) != 1:
         raise ProtocolError(f"a batch of {type.name} from supplier {supplier!r} has uneven lists")
-    return Handful(supplier, type, lists)
+    return SmallBatch(supplier, type, lists)

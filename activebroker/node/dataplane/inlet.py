@@ -1,4 +1,4 @@
-"""A port: where flows arrive at a subscription or a stage.
+"""An inlet: where flows arrive at a subscription or a stage.
 
 A flow that follows others is held until those have ended here; that alone keeps the order when
 the production of a channel moves. What is held counts against the flow's credit.
@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from activebroker.core.errors import Unreachable, flatten
-from activebroker.matching import Parcel, split
+from activebroker.matching import Chunk, split
 from activebroker.protocol.messages import FlowEnded, StreamEnded
-from activebroker.protocol.specs import NOWHERE, Position, Positions
+from activebroker.protocol.specs import NOWHERE, Offset, Offsets
 from derivation.protocol import Error
 
 LOST = flatten(
@@ -23,7 +23,7 @@ LOST = flatten(
     )
 )
 
-Item = Parcel | StreamEnded | FlowEnded
+Item = Chunk | StreamEnded | FlowEnded
 
 
 @dataclass(slots=True)
@@ -53,21 +53,21 @@ class InFlow:
         return bool(self.held) and isinstance(self.held[-1], FlowEnded)
 
 
-class Port:
+class Inlet:
     """Orders what arrives. Each method returns the (flow, item) pairs that are free to go on."""
 
     def __init__(self, id: int) -> None:
         self.id = id
         self.flows: dict[int, InFlow] = {}
         self.error: Error | None = None
-        self.received: Positions = {}  # how far what went on has come
-        self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, taker: who hears of it
-        self.leaving: dict[int, Positions] = {}  # of these who has ended, and what had come by then
+        self.received: Offsets = {}  # how far what went on has come
+        self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, subscriber: who hears of it
+        self.leaving: dict[int, Offsets] = {}  # of these who has ended, and what had come by then
         self.direct = False  # fed by suppliers themselves
-        self.had: Positions = {}  # how far it has come at the node before
-        self.came: Positions = {}  # the same of its filter, which may have come less far
+        self.had: Offsets = {}  # how far it has come at the node before
+        self.came: Offsets = {}  # the same of its filter, which may have come less far
         self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
-        self.since: Positions = {}  # where streams began here
+        self.since: Offsets = {}  # where streams began here
         self.anew = False  # of a filter that begins anew: another one may have borne its name
         self.announced: dict[str, int] = {}  # supplier -> the first outlet that was to feed it
         self._ended: set[int] = set()  # for those that follow them and have yet to open
@@ -101,7 +101,7 @@ class Port:
         return self.error or (LOST if self.holes else None)
 
     def close(self, flows: Iterable[int]) -> None:
-        """The channel was closed: the port is complete when `flows` have finished."""
+        """The channel was closed: the inlet is complete when `flows` have finished."""
         self._awaited = frozenset(flows)
 
     def expect(
@@ -112,7 +112,7 @@ class Port:
         supplier: str | None = None,
         recovers: bool = False,
     ) -> None:
-        """The directory's notice that a flow is being opened: without it, a port whose channel is
+        """The directory's notice that a flow is being opened: without it, an inlet whose channel is
         closed would be complete while a short-lived supplier's events are still on their way."""
         if supplier is not None:
             self.announced.setdefault(supplier, outlet)
@@ -129,22 +129,23 @@ class Port:
         outlet: int,
         after: Iterable[int],
         supplier: str | None = None,
-        taker: str = "",
+        subscriber: str = "",
         recovers: bool = False,
         behind: bool = False,
-        begins: Position | None = None,
-        began: Position | None = None,
+        begins: Offset | None = None,
+        began: Offset | None = None,
     ) -> None:
         """A flow begins. `behind`: it follows those of its supplier from other outlets that are
-        here. `began`: where its supplier's stream was when the taker came. With `begins`, it may
-        repeat what is here, or, where nothing of the stream was to come here, what was before that.
+        here. `began`: where its supplier's stream was when the subscriber came. With `begins`, it
+        may repeat what is here, or, where nothing of the stream was to come here, what was before
+        that.
 
         One that was on its way when its outlet was released is not taken.
         """
         if outlet in self._released:
             return
-        if taker:
-            self.sources[outlet] = source, taker
+        if subscriber:
+            self.sources[outlet] = source, subscriber
             self.leaving.pop(outlet, None)
         flow = self.flows[flow_id] = InFlow(flow_id, source, outlet, set(), supplier, recovers)
         self.direct |= supplier is not None
@@ -183,7 +184,7 @@ class Port:
     def ended_elsewhere(
         self, flow_ids: Iterable[int], lost: Iterable[int]
     ) -> list[tuple[InFlow, Item]]:
-        """These flows ended, or were lost, at the port from which this one took over."""
+        """These flows ended, or were lost, at the inlet from which this one took over."""
         for flow_id in lost:
             self._lose(flow_id)
         free: list[tuple[InFlow, Item]] = []
@@ -191,7 +192,7 @@ class Port:
             free += self._release(flow_id)
         return free
 
-    def missed(self, supplier: str, so_far: Position, served: bool) -> int:
+    def missed(self, supplier: str, so_far: Offset, served: bool) -> int:
         """How many events are between what a subscription had of a stream at the node before, and
         where that has come to: it gets none of them, unless it was `served` all the time."""
         had = self.had.pop(supplier, None)
@@ -210,13 +211,13 @@ class Port:
         broken, self._broken = self._broken, []
         return broken
 
-    def took(self, upto: Positions) -> None:
+    def took(self, upto: Offsets) -> None:
         """So much came another way, with a hand-over."""
         for supplier, at in upto.items():
             self.received[supplier] = max(at, self.received.get(supplier, at))
 
-    def release(self, outlets: Iterable[int]) -> Positions:
-        """These outlets' flows are to be replaced; return how far the port has come."""
+    def release(self, outlets: Iterable[int]) -> Offsets:
+        """These outlets' flows are to be replaced; return how far the inlet has come."""
         for outlet in outlets:
             self._released[outlet] = None
             self.sources.pop(outlet, None)
@@ -226,7 +227,7 @@ class Port:
                 del self.flows[flow.id]
         return self.received
 
-    def leave(self, upto: Positions) -> None:
+    def leave(self, upto: Offsets) -> None:
         """Those who have ended need not hear more when they know of all up to there."""
         for outlet, came in list(self.leaving.items()):
             if all(upto.get(supplier, (-1, 0)) >= at for supplier, at in came.items()):
@@ -251,7 +252,7 @@ class Port:
             free += self.arrived(flow.id, FlowEnded(flow.id, self.id))
         return free
 
-    def _begin(self, supplier: str, at: Position) -> None:
+    def _begin(self, supplier: str, at: Offset) -> None:
         """A stream began there, unless that is known already."""
         if self.since.get(supplier, NOWHERE)[0] != at[0]:
             self.since[supplier] = at
@@ -259,7 +260,7 @@ class Port:
     def _pass(self, flow: InFlow, items: list[Item]) -> list[tuple[InFlow, Item]]:
         free: list[tuple[InFlow, Item]] = []
         for item in items:
-            if flow.repeats and isinstance(item, Parcel):
+            if flow.repeats and isinstance(item, Chunk):
                 known, new = split(item, self.received[item.batch.supplier], by_seq=True)
                 if known is not None:
                     self._repeated.append((flow, known.nbytes))
@@ -306,5 +307,5 @@ class Port:
         return free
 
 
-def supplier_of(item: Parcel | StreamEnded) -> str:
-    return item.batch.supplier if isinstance(item, Parcel) else item.supplier
+def supplier_of(item: Chunk | StreamEnded) -> str:
+    return item.batch.supplier if isinstance(item, Chunk) else item.supplier
