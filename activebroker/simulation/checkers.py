@@ -1,6 +1,7 @@
 """The contract: what suppliers handed over against what each consumer received.
 
-A violation is a line `kind: what`. Nothing here knows how events travel, but for `bounds`.
+A violation is a line `kind: what`. Nothing here knows how events travel, but for `bounds` and
+`forgotten`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from itertools import pairwise
 
 from activebroker.matching import Chunk
 from activebroker.node.dataplane.outlet import RETAINED, WINDOW
-from activebroker.node.dataplane.stage import WORK_BYTES
+from activebroker.node.dataplane.stage import WORK_BYTES, Stage
+from activebroker.node.dataplane.states import BUSY, StageState
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.contents import Element, Fits, Stream
 from activebroker.simulation.host import Host, Intake
@@ -276,6 +278,36 @@ def bounds(host: Host, largest: int) -> Iterator[str]:
         flows = {id(flow) for flow, _ in stage._inbox} | set(map(id, stage.inlet.flows.values()))
         if inbox > (WINDOW + emission) * (1 + len(flows)):
             yield f"bounds: {inbox} bytes wait for the filter {stage.spec.id} at {host.name}"
+
+
+def forgotten(host: Host) -> Iterator[str]:
+    """Whether something at a node can go on, or end, and was not looked at with the last input.
+
+    The next tick may make up for it, so that all arrives, only later.
+    """
+    node = host.node
+    plane = node.plane
+    for id, stage in plane.stages.items():
+        if _can_go_on(stage):
+            yield f"forgotten: filter {id} at {host.name} can go on"
+    for id, outlet in plane.outlets.items():
+        if outlet.supplier is not None and outlet.ready is (id in node.outlets.blocked):
+            yield f"forgotten: supplier {id} at {host.name} does not hear whether to go on"
+        if outlet.drained and not (id in plane.stages and plane.stages[id].moving):
+            yield f"forgotten: outlet {id} at {host.name} has ended"
+    for id, inlet in plane.inlets.items():
+        if id not in plane.stages and (inlet.complete or inlet.error is not None):
+            yield f"forgotten: subscription {id} at {host.name} has ended"
+
+
+def _can_go_on(stage: Stage) -> bool:
+    """Whether a stage has something to do; a checkpoint may wait for the next tick."""
+    if stage.outlet.ended:
+        waits = stage.state in BUSY or stage.state is StageState.LOADING
+        return not waits and (stage.state is not StageState.ENDED or stage.backlog > 0)
+    if stage.state is not StageState.IDLE or not stage.outlet.ready:
+        return False
+    return stage.backlog > 0 or stage.inlet.complete or stage.inlet.error is not None
 
 
 def _where(consumer: Consumer) -> str:

@@ -81,10 +81,12 @@ def _play(world: World, scenario: Scenario) -> None:
     world.rejoin = Rejoining(users).departed
     allowance = Allowance(world, scenario)
     users.open_roots()
+    world.inspect = checkers.forgotten
     if options.blob >= HEAVY:
         sizes = (step.choice % TOUCHY for step in scenario.steps if step.do == "publish")
         largest = max(sizes, default=0)
-        world.inspect = lambda host: checkers.bounds(host, largest * options.blob + 4096)
+        bound = largest * options.blob + 4096
+        world.inspect = lambda host: (*checkers.forgotten(host), *checkers.bounds(host, bound))
     if options.refusing:
         world.refusing.add(BROKER_NAMES[options.brokers - 1])
     for step in scenario.steps:

@@ -15,6 +15,8 @@ from activebroker.node.dataplane import failing
 from activebroker.node.dataplane.inlet import Inlet
 from activebroker.node.dataplane.inlets import Inlets
 from activebroker.node.dataplane.outlet import Outlet
+from activebroker.node.dataplane.stage import Stage
+from activebroker.node.dataplane.stages import Stages
 from activebroker.node.effects import CancelTimer
 from activebroker.node.links.link import Link
 from activebroker.node.links.peers import Peers
@@ -89,6 +91,15 @@ def _(original: Original) -> Original:
         )
 
     return lost
+
+
+@PLANTS.add("a filter that may begin waits for the next tick", Stages, "start")
+def _(original: Original) -> Original:
+    def start(self: Stages, stage: Stage) -> None:
+        original(self, stage)
+        self._plane.touched.pop(stage.spec.id, None)
+
+    return start
 
 
 # --- names and leases -----------------------------------------------------------------------------

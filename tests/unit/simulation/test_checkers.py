@@ -22,7 +22,7 @@ from activebroker.node.dataplane.inlet import LOST
 from activebroker.node.dataplane.outlet import RETAINED, WINDOW
 from activebroker.node.effects import InletOpened
 from activebroker.protocol.messages import CheckpointTaken, OpenSupplier
-from activebroker.protocol.specs import Checkpoint, FlowSpec
+from activebroker.protocol.specs import Checkpoint, FlowSpec, StageSpec
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance
 from activebroker.simulation.contents import Content
@@ -308,6 +308,38 @@ def test_what_is_kept_beyond_its_bound_is_found() -> None:
     assert list(checkers.bounds(host, 1000)) == []
     outlet.subscribers["x.Count"].retained_bytes += 1 << 23
     assert [line.partition(":")[0] for line in checkers.bounds(host, 1000)] == ["bounds"]
+
+
+def test_what_could_go_on_at_a_node_and_does_not_is_found() -> None:
+    scene = Scene()
+    host = scene.world.hosts["east"]
+    node, plane = host.node, host.node.plane
+    supplier = node.outlets.open(1, "x", "s1")
+    stage = node.stages.open(StageSpec(7, "x.Count", "python", None, "east"))
+    node.stages.start(stage)
+    node.inlets.open(9, {})
+    node.stages.go_on()
+    assert list(checkers.forgotten(host)) == []
+    node.outlets.blocked[1] = None
+    assert list(checkers.forgotten(host)) == [
+        "forgotten: supplier 1 at east does not hear whether to go on"
+    ]
+    supplier.end()
+    node.outlets.blocked.clear()
+    for id in (7, 9):
+        plane.inlets[id].close(())
+    assert list(checkers.forgotten(host)) == [
+        "forgotten: filter 7 at east can go on",
+        "forgotten: outlet 1 at east has ended",
+        "forgotten: subscription 9 at east has ended",
+    ]
+    stage.outlet.end()
+    assert list(checkers.forgotten(host)) == [
+        "forgotten: filter 7 at east can go on",
+        "forgotten: outlet 1 at east has ended",
+        "forgotten: outlet 7 at east has ended",
+        "forgotten: subscription 9 at east has ended",
+    ]
 
 
 def test_what_a_closed_channel_leaves_in_the_picture_is_found() -> None:

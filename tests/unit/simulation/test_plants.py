@@ -52,6 +52,7 @@ FOUND = {
     "credit is returned twice": 31,
     "timers are never cancelled": 0,
     "the loss of one source ends the streams of all": 462,
+    "a filter that may begin waits for the next tick": 1,
     "who answers loses its name": 1411,
     "a lease runs though somebody takes the channel": 73,
     "leases do not run out": 15,
