@@ -73,9 +73,9 @@ class Trade:
         (flow,) = self.graph.into(self.inlet.id)
         return flow
 
-    def supplier(self, name: str, node: str) -> Outlet:
+    def supplier(self, name: str, node: str, channel: Root | None = None) -> Outlet:
         outlet = Outlet(self.graph.new_id(), node, name)
-        self.x.outlets[outlet.id] = outlet
+        (channel or self.x).outlets[outlet.id] = outlet
         return outlet
 
     def derive(self, name: str, at: str, parent: Channel | None = None) -> Derived:

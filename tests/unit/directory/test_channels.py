@@ -102,6 +102,7 @@ def derive(
         (derive(at=SUPPLIER, shared=True), InvalidFilter, "cannot run at 'supplier'"),
         (derive(name="x"), NameTaken, "choose another name"),
         (derive(name="x.Late", node="a"), NameTaken, "choose another name"),
+        (derive(name="x.Late", node="c"), NameTaken, "choose another name"),
     ],
 )
 def test_what_is_refused_asks_nothing_and_changes_nothing(

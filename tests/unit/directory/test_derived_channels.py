@@ -6,7 +6,7 @@ import pytest
 from outside_for_tests import Fabric
 from picture_for_tests import LOW, Trade, envelope
 
-from activebroker.core.errors import NameTaken, PayloadRefused
+from activebroker.core.errors import NameTaken, PayloadRefused, Unreachable
 from activebroker.directory.parts import SUPPLIER, Derived
 from activebroker.filters import Envelope
 from activebroker.protocol.messages import Deploy, Derive, OpenFlow, Undeploy
@@ -73,6 +73,16 @@ def test_a_place_is_a_node(bench: Bench, at: str, node: str, engine: str) -> Non
     assert (stage.node, stage.engine) == (node, engine)
 
 
+def test_one_instance_for_all_suppliers_can_be_at_a_broker(bench: Bench) -> None:
+    new = bench.derive("x.New", "b2", filter=envelope(shared=True))
+    assert [stage.node for stage in new.stages.values()] == ["b2"]
+
+
+def test_the_name_of_a_closed_channel_is_free(bench: Bench) -> None:
+    bench.carry_out(bench.endings.close(bench.late))
+    assert bench.derive("x.Late") is not bench.late
+
+
 def test_of_a_filter_that_cannot_be_loaded_nothing_is_left(bench: Bench) -> None:
     bench.replies["b2", Deploy] = PayloadRefused("no numpy")
     with pytest.raises(PayloadRefused, match="numpy"):
@@ -85,6 +95,19 @@ def test_a_filter_that_can_run_nowhere_is_refused_with_the_reason(bench: Bench) 
         bench.replies[node, Deploy] = PayloadRefused(f"no numpy at {node}")
     with pytest.raises(PayloadRefused, match="no numpy at a"):
         bench.derive("x.New", at=SUPPLIER)
+    assert "x.New" not in bench.graph.channels
+
+
+def test_a_filter_that_its_suppliers_cannot_run_is_derived_all_the_same(bench: Bench) -> None:
+    bench.replies["a", Deploy] = PayloadRefused("no numpy at a")
+    assert bench.derive("x.New", at=SUPPLIER).instead == "no numpy at a"
+
+
+def test_a_filter_that_nothing_reaches_is_taken_away(bench: Bench) -> None:
+    bench.dials_out_only("a", "b2")
+    with pytest.raises(Unreachable, match="dial out only"):
+        bench.derive("x.New", at="b2")
+    assert [(node, type(body)) for node, body in bench.asked] == [("b2", Deploy), ("b2", Undeploy)]
     assert "x.New" not in bench.graph.channels
 
 
@@ -115,6 +138,13 @@ def test_an_orphan_that_nobody_takes_gives_way(bench: Bench) -> None:
     assert [flow.inlet.makes for flow in bench.graph.flows.values()] == [new]
 
 
+def test_what_has_an_owner_does_not_give_way(bench: Bench) -> None:
+    bench.orphan()
+    bench.late.owned = True
+    with pytest.raises(NameTaken):
+        bench.derive("x.Late", at="b2", node="a")
+
+
 def test_what_is_to_live_without_an_owner_does_not_give_way(bench: Bench) -> None:
     bench.orphan(lease=None)
     with pytest.raises(NameTaken):
@@ -129,6 +159,7 @@ def test_a_channel_whose_lease_has_run_out_ends(bench: Bench) -> None:
     assert bench.late.ended == " 'c', which derived it, is gone, and nobody has taken it for 5 s."
 
 
-def test_a_channel_that_is_held_again_does_not_end(bench: Bench) -> None:
-    bench.carry_out(bench.channels.end_unheld("x.Late"))
+@pytest.mark.parametrize("name", ["x.Late", "x", "gone"])
+def test_a_channel_that_is_held_again_does_not_end(bench: Bench, name: str) -> None:
+    bench.carry_out(bench.channels.end_unheld(name))
     assert bench.asked == [] and not bench.late.closed

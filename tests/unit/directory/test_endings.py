@@ -9,7 +9,8 @@ import pytest
 from outside_for_tests import Fabric
 from picture_for_tests import Trade
 
-from activebroker.directory.parts import Derived
+from activebroker.directory.endings import CLOSED_KEPT
+from activebroker.directory.parts import Derived, Root
 from activebroker.protocol.messages import (
     AbandonInlet,
     CallBody,
@@ -106,6 +107,15 @@ def test_what_has_ended_is_not_recovered(fabric: Fabric, trade: Trade) -> None:
     assert fabric.recoveries.waits("x.Late") and list(fabric.timers) == ["recover x.Late"]
     fabric.carry_out(fabric.endings.close(trade.late))
     assert not fabric.recoveries.waits("x.Late") and fabric.timers == {}
+
+
+def test_of_the_last_that_were_closed_users_are_told(fabric: Fabric, trade: Trade) -> None:
+    for number in range(CLOSED_KEPT):
+        channel = fabric.graph.channels[f"y{number}"] = Root(f"y{number}", trade.x.type)
+        fabric.carry_out(fabric.endings.close(channel))
+    assert len(fabric.graph.channels) == CLOSED_KEPT + 2
+    fabric.carry_out(fabric.endings.close(trade.late))
+    assert list(fabric.graph.channels) == ["x", *(f"y{n}" for n in range(1, CLOSED_KEPT)), "x.Late"]
 
 
 # --- suppliers ----------------------------------------------------------------------------------

@@ -133,6 +133,14 @@ def test_another_process_may_bear_the_name_that_is_asked_for(
     assert fabric.membership.bearer(body) == bearer
 
 
+@pytest.mark.parametrize(("owned", "closed"), [(False, False), (True, True)])
+def test_what_nobody_owns_has_no_bearer(
+    fabric: Fabric, trade: Trade, owned: bool, closed: bool
+) -> None:
+    trade.late.owned, trade.late.closed = owned, closed
+    assert fabric.membership.bearer(Derive("x", "x.Late", envelope(), "b1", "a")) is None
+
+
 # --- who comes ----------------------------------------------------------------------------------
 
 

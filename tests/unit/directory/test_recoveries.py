@@ -115,6 +115,15 @@ def test_with_no_broker_it_goes_to_who_derived_it_after_a_while(bench: Deaths) -
     assert (bench.time, bench.place()) == (WAIT, "c")
 
 
+def test_it_waits_for_a_broker_when_its_pause_is_over(bench: Deaths) -> None:
+    bench.dies("b1", back=False)
+    bench.dies("b2", at_event=2, back=False)
+    bench.passes(1.0)
+    while bench.recoveries.waits(NAME):
+        assert bench.passes(LOOK_UP) == ""
+    assert (bench.time, bench.place()) == (1.0 + WAIT, "c")
+
+
 def test_it_does_not_go_to_the_directory_where_it_could_end_the_fabric(bench: Deaths) -> None:
     bench.gone("b2", "c")
     why = bench.dies("b1", back=False)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from deaths_for_tests import NAME, Deaths
+from picture_for_tests import ANY_TYPE
 
-from activebroker.directory.parts import Derived, Relay
+from activebroker.core.errors import DeadlineExceeded
+from activebroker.directory.parts import Derived, Relay, Root
 from activebroker.directory.recoveries import TRIAL
+from activebroker.protocol.messages import ReportSent
 from activebroker.protocol.specs import Checkpoint
 
 
@@ -63,9 +66,37 @@ def test_what_had_nothing_to_do_is_not_blamed(bench: Deaths) -> None:
     assert bench.recoveries.waits(NAME) and not bench.recoveries.waits("x.Other")
 
 
+def test_a_source_that_does_not_tell_may_have_sent_anything(bench: Deaths) -> None:
+    y = bench.graph.channels["y"] = Root("y", ANY_TYPE)
+    source = bench.trade.supplier("B", "c", y)
+    busy = bench.trade.derive("y.Busy", "b1", y)
+    bench.trade.put(busy, "b1")
+    bench.trade.connect()
+    bench.replies["c", ReportSent] = {"B": (source.id, 1)}
+    for node in ("b1", "b2"):
+        bench.replies["a", ReportSent] = DeadlineExceeded("a did not answer")
+        bench.gone(node)
+        bench.carry_out(bench.recoveries.died(node))
+        bench.recover()
+        bench.recover(busy)
+    assert bench.recoveries.waits(NAME)
+
+
+def test_what_is_fed_by_a_filter_beside_it_may_have_had_to_do_what_that_had(
+    bench: Deaths,
+) -> None:
+    below = bench.trade.derive("x.Late.Late", "b1", bench.late)
+    bench.trade.put(below, "b1")
+    bench.trade.connect()
+    for node in ("b1", "b2"):
+        bench.dies(node, back=False)
+        bench.recover(below)
+    assert bench.recoveries.waits("x.Late.Late")
+
+
 def test_a_relay_runs_no_code_that_could_be_the_cause(bench: Deaths) -> None:
     relay: Relay = bench.trade.offload("b1")
-    for node in ("b1", "b2", "b1"):
+    for node in ("b1", "b2") * 3:
         assert relay.at == node
         bench.gone(node)
         bench.carry_out(bench.recoveries.died(node))
