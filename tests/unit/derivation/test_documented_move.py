@@ -14,6 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "derivation.md"
 (DIAGRAM,) = re.findall(r"```mermaid\n(sequenceDiagram.*?)```", PAGE.read_text(), re.DOTALL)
 SOURCE, ORIGIN, DESTINATION = "source-0", "origin-0", "destination-0"
 PARTIES = {"D": DIRECTORY, "J": SOURCE, "A": ORIGIN, "L": DESTINATION, "C": CONSUMER}
+MARKERS = {"end marker": "AckReceived", "begin marker": "MarkReceived"}
 EVENTS = 7
 
 
@@ -31,7 +32,7 @@ class Play:
                 assert self._go_on((SOURCE, SOURCE, "publish")) == number
                 assert self._go_on(flow) == number
             if not numbers:
-                assert type(self._go_on(flow)).__name__ == f"{what.capitalize()}Received"
+                assert type(self._go_on(flow)).__name__ == MARKERS[what]
         elif target == CONSUMER:
             output = source, target, "output"
             for number in numbers:
