@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from activebroker.core.errors import (
     ActiveBrokerError,
@@ -189,6 +189,8 @@ class Node:
                 self.outlets.close(outlet, finished)
             case TimerFired(key):
                 self._timer_fired(key)
+            case _:
+                assert_never(input)
         self._settle()
         effects = [*self._context.effects, *self.peers.flush(now)]
         self._context.effects.clear()
@@ -329,6 +331,8 @@ class Node:
                 self.moves.saved(stage)
             case FilterChanged():
                 self.orders.changed(fact)
+            case _:
+                assert_never(fact)
 
     def _send(self, to: str, body: Body, buffers: Buffers = ()) -> None:
         if to == self.name:
