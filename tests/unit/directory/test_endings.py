@@ -9,6 +9,7 @@ import pytest
 from outside_for_tests import Fabric
 from picture_for_tests import Trade
 
+from activebroker.core.errors import DeadlineExceeded
 from activebroker.directory.endings import CLOSED_KEPT
 from activebroker.directory.parts import Derived, Root
 from activebroker.protocol.messages import (
@@ -18,6 +19,7 @@ from activebroker.protocol.messages import (
     CloseOutlet,
     FinishFlow,
     ForgetSubscriber,
+    ReportNode,
     ReportSent,
     Undeploy,
 )
@@ -96,8 +98,10 @@ def test_who_waits_for_a_first_supplier_waits_no_more(fabric: Fabric, trade: Tra
 
 def test_what_is_left_of_an_earlier_place_ends_too(fabric: Fabric, trade: Trade) -> None:
     left = trade.late.left[77] = trade.supplier("earlier place", "b2")
+    trade.late.subscribers["inlet 901"] = AT
     fabric.carry_out(fabric.endings.close(trade.late))
     assert ("b2", CloseOutlet(left.id, finished=True)) in fabric.asked
+    assert nothing_is_left_of(trade.late, trade)
 
 
 def test_what_has_ended_is_not_recovered(fabric: Fabric, trade: Trade) -> None:
@@ -107,6 +111,17 @@ def test_what_has_ended_is_not_recovered(fabric: Fabric, trade: Trade) -> None:
     assert fabric.recoveries.waits("x.Late") and list(fabric.timers) == ["recover x.Late"]
     fabric.carry_out(fabric.endings.close(trade.late))
     assert not fabric.recoveries.waits("x.Late") and fabric.timers == {}
+
+
+def test_a_relay_of_what_has_ended_is_not_recovered(fabric: Fabric, trade: Trade) -> None:
+    relay = trade.offload("b2")
+    for node in ("b1", "hub", "a"):
+        fabric.replies[node, ReportNode] = DeadlineExceeded(f"{node} did not answer")
+    fabric.gone("b2")
+    fabric.carry_out(fabric.endings.lose("b2", died=True))
+    assert list(fabric.timers) == [f"recover {relay.name}"]
+    fabric.carry_out(fabric.endings.close(trade.x))
+    assert fabric.timers == {} and not fabric.recoveries.waits(relay.name)
 
 
 def test_of_the_last_that_were_closed_users_are_told(fabric: Fabric, trade: Trade) -> None:
