@@ -190,6 +190,22 @@ def test_a_move_that_fails_late_is_seen_to(bench: Whole) -> None:
     assert bench.directory.migrations == {} and bench.places() == ["b1"]
 
 
+@pytest.mark.parametrize("how", ["refused", "origin lost"])
+def test_a_filter_goes_on_if_its_move_fails_when_all_think_it_is_there(
+    bench: Whole, how: str
+) -> None:
+    bench.moves_still()
+    (derivation,) = bench.directory.migrations
+    bench.asked.clear()
+    if how == "refused":
+        bench.directory.answered(Refused(derivation, "b2", "no numpy"))
+        bench.work()
+    else:
+        bench.lose("b1")  # with what the filter had made there
+    assert bench.directory.migrations == {}
+    assert [node for node, kind in bench.kinds() if kind is Deploy] == bench.places() == ["b2"]
+
+
 def test_a_process_that_has_ended_is_lost_at_once(bench: Whole) -> None:
     bench.directory.ended("b1")
     bench.work()

@@ -15,6 +15,7 @@ from activebroker.directory.parts import Derived, Root
 from activebroker.protocol.messages import (
     AbandonInlet,
     CallBody,
+    CloseFlow,
     CloseInlet,
     CloseOutlet,
     FinishFlow,
@@ -58,7 +59,8 @@ def test_a_channel_ends_at_its_suppliers_and_all_below_it_waits_for_that(
         ("c", CloseInlet(901, (out.id,))),
         ("a", CloseOutlet(trade.own.id, finished=True)),
     ]
-    assert trade.x.closed and nothing_is_left_of(trade.late, trade) and not fabric.graph.flows
+    assert trade.x.closed and nothing_is_left_of(trade.late, trade)
+    assert (trade.x.outlets, trade.x.inlets, fabric.graph.flows) == ({}, {}, {})
 
 
 def test_a_derived_channel_ends_behind_what_its_filter_was_given(
@@ -122,6 +124,7 @@ def test_a_relay_of_what_has_ended_is_not_recovered(fabric: Fabric, trade: Trade
     assert list(fabric.timers) == [f"recover {relay.name}"]
     fabric.carry_out(fabric.endings.close(trade.x))
     assert fabric.timers == {} and not fabric.recoveries.waits(relay.name)
+    assert fabric.graph.relays == {}
 
 
 def test_of_the_last_that_were_closed_users_are_told(fabric: Fabric, trade: Trade) -> None:
@@ -207,11 +210,13 @@ def test_all_consumers_below_an_abandoned_filter_are_told_why(fabric: Fabric, tr
     stage = trade.put(below, "b2")
     trade.subscribe(902, "a", below)
     trade.connect()
+    into = trade.into
     fabric.carry_out(fabric.endings.abandon(trade.late, "It is too late."))
     asked: set[tuple[str, CallBody]] = set(fabric.asked)
     assert asked >= {
         ("b1", Undeploy(trade.stage.id, discard=True)),
         ("b2", Undeploy(stage.id, discard=True)),
+        ("a", CloseFlow(trade.own.id, into.id, "x.Late")),
         ("c", AbandonInlet(901, "It is too late.")),
         ("a", AbandonInlet(902, "It is too late.")),
         ("a", ForgetSubscriber(trade.own.id, "x.Late")),

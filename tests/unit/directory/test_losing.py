@@ -196,6 +196,13 @@ def test_what_a_filter_is_sent_is_narrowed_if_it_is_lost_while_it_changes(
     assert fabric.asked[-1] == ("a", SetPredicate(trade.own.id, "x.Late", HIGH))
 
 
+def test_what_a_supplier_had_left_at_a_lost_node_is_lost(fabric: Fabric, trade: Trade) -> None:
+    trade.x.left[77] = trade.supplier("B", "b2")
+    del trade.x.outlets[trade.x.left[77].id]
+    lose(fabric, "b2")
+    assert trade.x.left == {} and fabric.asked == []
+
+
 # --- later --------------------------------------------------------------------------------------
 
 

@@ -182,6 +182,16 @@ def test_what_fails_after_the_swaps_goes_on_from_its_checkpoint(bench: Bench) ->
     assert [node for node, body in bench.asked if type(body) is Deploy] == bench.places() == ["b2"]
 
 
+def test_what_fails_after_the_swaps_and_cannot_go_on_is_nowhere(bench: Bench) -> None:
+    old, bench.late.fresh = bench.trade.stage.id, False
+    ending = bench.move("b2")
+    bench.prepared()
+    bench.input(bench.refused("b2"))
+    bench.go_on()
+    assert why_not(ending).endswith("at 'b2': no numpy; it has ended.")
+    assert ("b1", Undeploy(old, discard=True)) in bench.asked and bench.late.closed
+
+
 def test_what_takes_too_long_arrives_and_the_user_hears_who_holds_it_up(bench: Bench) -> None:
     ending = bench.move("b2")
     bench.prepared()

@@ -87,6 +87,9 @@ def test_a_request_waits_until_its_way_is_clear_and_not_for_ever(
     [
         (Whole.is_returning, SUBSCRIBE),
         (Whole.is_returning, MOVE),
+        (Whole.is_returning, Derive("x.Late", "x.New", envelope(), "b2", "c")),
+        (Whole.has_a_relay, AGAIN),
+        (Whole.has_a_relay, BESIDE),
         (Whole.waits_for_a_place, SUBSCRIBE),
         (Whole.relay_waits_for_a_place, SUBSCRIBE),
         (Whole.supplier_has_left, OpenSupplier("x", "B", "a")),

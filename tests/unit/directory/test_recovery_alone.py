@@ -1,8 +1,6 @@
-"""A lost filter or relay is put together again: where, and in which order of calls."""
+"""A lost filter or relay is put together again: in which order of calls, and what if one fails."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 from outside_for_tests import Fabric
@@ -15,6 +13,7 @@ from activebroker.protocol.messages import (
     CallBody,
     Deploy,
     ExpectFlow,
+    Greet,
     OpenFlow,
     ReleaseInlet,
     ReportNode,
@@ -48,82 +47,6 @@ class Bench(Fabric):
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-
-# --- where --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("late", "asked", "places"),
-    [
-        ({}, {}, ["b1", "b2", "hub", "c"]),
-        ({"at": "b9"}, {}, ["b2", "b1", "hub", "c"]),  # the least laden first
-        ({"owner": "b2"}, {}, ["b1", "b2", "hub", "c"]),
-        ({}, {"avoid": ["b1", "c"]}, ["b2", "hub"]),
-        ({}, {"died": True}, ["b1", "b2", "c"]),
-        ({"owner": "hub"}, {"died": True}, ["b1", "b2", "c", "hub"]),
-        ({}, {"died": True, "suspect": True}, ["b1", "b2"]),
-    ],
-    ids=str,
-)
-def test_where_a_filter_can_go_on(
-    bench: Bench, late: dict[str, str], asked: dict[str, Any], places: list[str]
-) -> None:
-    for name, value in late.items():
-        setattr(bench.late, name, value)
-    assert bench.recovery.candidates(bench.late, **asked) == places
-
-
-def test_who_takes_it_is_a_place_if_it_is_there(bench: Bench) -> None:
-    bench.trade.subscribe(902, "a", bench.late)
-    assert bench.recovery.candidates(bench.late) == ["b1", "b2", "hub", "c", "a"]
-    bench.gone("b2", "c")
-    assert bench.recovery.candidates(bench.late) == ["b1", "hub", "a"]
-
-
-def test_a_filter_first_goes_where_another_is_beside_it(bench: Bench) -> None:
-    beside = bench.trade.derive("x.Late.Late", SUPPLIER, bench.late)
-    bench.trade.put(beside, "b2")
-    assert bench.recovery.candidates(bench.late) == ["b2", "b1", "hub", "c"]
-
-
-def test_a_relay_goes_to_its_supplier_as_a_last_resort(bench: Bench) -> None:
-    bench.trade.subscribe(902, "c", bench.trade.x)
-    bench.trade.connect()
-    relay = bench.trade.offload("b2")
-    assert bench.recovery.candidates(relay) == ["b2", "b1", "hub", "c", "a"]
-
-
-# --- whether ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({}, ""),
-        ({"fresh": False}, "there is no checkpoint of it"),
-        ({"fresh": False, "checkpoint": SAVED}, ""),
-        ({"stopped": True}, "it has been stopped"),
-        ({"closed": True}, "it has been stopped"),
-        ({"at": SUPPLIER}, "it has been lost with its supplier"),
-        ({"at": SUPPLIER, "returning": True}, ""),
-    ],
-    ids=str,
-)
-def test_what_cannot_go_on_anywhere(bench: Bench, change: dict[str, object], why: str) -> None:
-    for name, value in change.items():
-        setattr(bench.late, name, value)
-    assert bench.recovery.impossible(bench.late) == why
-
-
-def test_a_relay_cannot_go_on_without_its_supplier(bench: Bench) -> None:
-    relay = bench.trade.offload("b2")
-    assert bench.recovery.impossible(relay) == ""
-    bench.gone("a")
-    assert bench.recovery.impossible(relay) == "its supplier is gone"
-
-
-# --- how ----------------------------------------------------------------------------------------
 
 
 def test_subscribers_are_connected_before_the_filter_is_fed_again(bench: Bench) -> None:
@@ -206,6 +129,27 @@ def test_what_was_stopped_by_its_last_events_does_not_begin(bench: Bench) -> Non
     bench.replies["b1", Undeploy] = tells_why
     assert bench.recover("b2") is None
     assert bench.nodes(Deploy) == []
+
+
+def test_what_is_beside_a_filter_stays_where_it_is(bench: Bench) -> None:
+    below = bench.trade.derive("x.Late.Late", SUPPLIER, bench.late)
+    bench.trade.put(below, "b1")
+    bench.recover("b2")
+    assert below.at == "b1"
+    assert below.instead == ("Channel 'x.Late', whose filter was beside it, goes on at 'b2'.")
+
+
+def test_what_was_on_its_way_to_its_suppliers_is_not_any_more(bench: Bench) -> None:
+    bench.late.returning = True
+    bench.recover("b2")
+    assert not bench.late.returning and bench.late.at == "b2"
+
+
+def test_who_cannot_be_dialled_dials_its_new_place(bench: Bench) -> None:
+    bench.dials_out_only("c")
+    bench.recover("b2")
+    greeted = [node for node, body in bench.told if body == Greet("b2")]
+    assert set(greeted) == {"c"}
 
 
 def test_a_relay_whose_supplier_is_lost_meanwhile_is_taken_back(bench: Bench) -> None:

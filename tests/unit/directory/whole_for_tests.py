@@ -81,6 +81,9 @@ class Whole(Fabric):
             self.replies[node, ReportNode] = SILENT
         self.lose("b2")
 
+    def has_a_relay(self) -> None:
+        self.trade.offload("b2")
+
     def moves_still(self) -> None:
         self.ask(Move("x.Late", "b2", "c", 1.0))
         (derivation,) = self.directory.migrations
