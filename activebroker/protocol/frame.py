@@ -13,25 +13,21 @@ from activebroker.protocol.messages import Body
 from activebroker.protocol.specs import Count
 
 PROTOCOL_VERSION = 8
-MOST_GAPS = 64  # that are asked for at once
+MOST_GAPS = 64  # that one frame asks for
 
 Buffers = Sequence[Any]  # what follows a frame: objects with the buffer protocol
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
-    """The head of everything on a link.
-
-    `seq` numbers frames from 1; a `Heard` is outside the sequence and bears the last number sent.
-    `ack` is the last frame received in order; `missing`, first and last of each gap, is what its
-    sender asks for. `to` is the peer's incarnation as far as known (0: not yet).
-    """
+    """The head of everything on a link."""
 
     version: int
     sender: str
     incarnation: int
-    to: int
-    seq: Count
-    ack: Count
+    to: int  # the receiver's incarnation, 0 if it is not known yet
+    seq: Count  # from 1; a `Heard` is outside the sequence and repeats the last number sent
+    ack: Count  # the last frame that the sender has received in order
+    # The gaps in what the sender has received, each as its first and last number: send them again.
     missing: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=MOST_GAPS)]
     body: Body
 
@@ -45,7 +41,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Frame:
-    """Raises ProtocolError for what is not a frame of this protocol version."""
+    """Read a frame. Raises ProtocolError if the data is not one of this protocol version."""
     try:
         frame = _decoder.decode(data)
     except UNDECODABLE as error:

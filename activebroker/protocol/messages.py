@@ -1,6 +1,6 @@
 """What nodes say to each other: small typed messages whose decoding never runs code.
 
-Messages *in band* travel inside a flow, in order with its events; bulk data follows a message as
+Messages *in band* travel inside a flow, in order with its events. Bulk data follows its message in
 separate buffers.
 """
 
@@ -40,38 +40,34 @@ from derivation.protocol import (
 
 
 class FlowOpened(Message, frozen=True):
-    """`subscriber` is whom the outlet retains the flow's events for until it hears that they are
-    acknowledged; empty where it does not. `recovers`: the flow comes from what goes on elsewhere if
-    this node is lost. `behind`: it follows what the inlet has of the supplier now. `so_far`: where
-    its stream is now, and `began`: where it was when the subscriber came, if that is known. With
-    `begins`, the flow may repeat what was before the supplier lost its fabric and joined it again;
-    what is new to all begins there."""
+    """A flow begins here."""
 
     flow: int
     inlet: int
     outlet: int
-    after: tuple[int, ...]
-    supplier: str | None = None
-    subscriber: str = ""
-    recovers: bool = False
-    behind: bool = False
+    after: tuple[int, ...]  # the flows that it follows
+    supplier: str | None = None  # None if the flow comes from a filter
+    subscriber: str = ""  # for which the outlet retains the flow's events; empty if it does not
+    recovers: bool = False  # the outlet's stage is recovered elsewhere if this node is lost
+    behind: bool = False  # the flow also follows what the inlet has of the supplier now
+    # Set if the supplier lost its fabric and joined it again: events before this offset may be
+    # repetitions, those after it are new to all.
     begins: Offset | None = None
-    so_far: Offset | None = None
-    began: Offset | None = None
+    so_far: Offset | None = None  # where the supplier's stream is now
+    began: Offset | None = None  # where it was when the subscriber came, if that is known
 
 
 MOST_TO = 64  # flows that share a message
 
 
 class Events(Message, frozen=True):
-    """One batch, which goes `to` each (flow, inlet); its buffers follow. `certain`: the predicate
-    raises on none of its rows. `upto`: the offset behind it."""
+    """One batch for one or more flows; its buffers follow."""
 
-    to: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=MOST_TO)]
+    to: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=MOST_TO)]  # (flow, inlet)
     supplier: str
     type: str  # fingerprint
-    certain: bool
-    upto: Offset
+    certain: bool  # the predicate raises on none of the rows
+    upto: Offset  # after the batch
 
 
 class StreamEnded(Message, frozen=True):
@@ -84,22 +80,22 @@ class StreamEnded(Message, frozen=True):
 
 
 class FlowEnded(Message, frozen=True):
-    """`finished`: the channel was closed. `error` names why its filter was stopped, if it was."""
+    """A flow ends here."""
 
     flow: int
     inlet: int
-    finished: bool = False
-    error: Error | None = None
+    finished: bool = False  # because the channel was closed
+    error: Error | None = None  # why the filter was stopped, if it was
 
 
 class TypeAnnounced(Message, frozen=True):
-    """Precedes the first events of a type on a link."""
+    """Describes a type, before its first events on a link."""
 
     type: TypeDescription
 
 
 class CreditReturned(Message, frozen=True):
-    """Inlet to outlet: so many bytes of the flow were consumed."""
+    """Inlet to outlet: `nbytes` of the flow were consumed."""
 
     flow: int
     outlet: int
@@ -107,32 +103,29 @@ class CreditReturned(Message, frozen=True):
 
 
 class Acknowledged(Message, frozen=True):
-    """Subscriber to outlet: these offsets will never be asked for again, whoever dies.
-
-    `ended`: the end of the flow has come, too.
-    """
+    """Subscriber to outlet: events up to these offsets will never be asked for again, whichever
+    node is lost."""
 
     outlet: int
     subscriber: str
     upto: Offsets
-    ended: bool = False
+    ended: bool = False  # the end of the flow has arrived, too
 
 
 class FlowDropped(Message, frozen=True):
-    """Inlet to outlet: the inlet is gone, send nothing more. `subscriber`: and so is the one that
-    it was for, retain nothing either."""
+    """Inlet to outlet: the inlet is gone, send nothing more."""
 
     flow: int
     outlet: int
-    subscriber: bool = True
+    subscriber: bool = True  # its subscriber is gone, too: retain nothing either
 
 
 class FlowRewound(Message, frozen=True):
-    """Inlet to outlet: the flow followed a gap; begin it once more, behind what the inlet has."""
+    """Inlet to outlet: the flow followed a gap; begin it once more, after what the inlet has."""
 
     flow: int
     outlet: int
-    since: Offsets
+    since: Offsets  # what the inlet has
 
 
 # --- calls, answered with Answer --------------------------------------------------------------
@@ -153,13 +146,12 @@ class Answer(Message, frozen=True):
 
 
 class ClaimName(Message, frozen=True):
-    """A process that is about to join asks for its name: the bearer keeps it if it answers at once,
-    and is taken for lost if it does not, or is to be `replace`d. `again`: the process has borne it
-    before, so that the bearer has more time."""
+    """A process that is about to join asks for its name. A member that has the name keeps it if it
+    answers at once; otherwise it is taken for lost."""
 
     name: str
-    replace: bool = False
-    again: bool = False
+    replace: bool = False  # take that member for lost even if it answers
+    again: bool = False  # the process has had the name before: give that member more time
 
 
 class Join(Message, frozen=True):
@@ -171,10 +163,10 @@ class Leave(Message, frozen=True):
 
 
 class OpenChannel(Message, frozen=True):
-    """`type` None: open an existing channel as whatever it is."""
+    """Open a channel, or make it."""
 
     name: str
-    type: TypeDescription | None
+    type: TypeDescription | None  # None: only open it, with the type that it has
 
 
 class CloseChannel(Message, frozen=True):
@@ -204,14 +196,14 @@ class Unsubscribe(Message, frozen=True):
 
 
 class Derive(Message, frozen=True):
-    """`lease`: seconds that the channel lives without its owner, `node`, and without anybody who
-    takes it; None: until it is closed."""
+    """Make a channel of another one and a filter."""
 
     channel: str
     name: str | None
     envelope: Envelope
     at: str
-    node: str
+    node: str  # the new channel's owner
+    # Seconds that the channel lives without its owner and without a consumer; None: until closed.
     lease: float | None = None
 
 
@@ -223,7 +215,7 @@ class Move(Message, frozen=True):
 
 
 class Reconfigure(Message, frozen=True):
-    """Give a channel's filter other parameters: those of this envelope."""
+    """Give a channel's filter the parameters of this envelope."""
 
     channel: str
     envelope: Envelope
@@ -232,22 +224,22 @@ class Reconfigure(Message, frozen=True):
 
 
 class Offload(Message, frozen=True):
-    """`consumers`: the nodes whose subscriptions and filters are handed over; None: all, and who
-    comes later."""
+    """Let a broker serve a supplier's consumers."""
 
     channel: str
     supplier: str
     to: str
     patience: float
+    # The nodes whose subscriptions and filters are handed over; None: all, and those to come.
     consumers: tuple[str, ...] | None = None
 
 
 class ReportStatus(Message, frozen=True):
-    """The whole fabric: members, channels, and every node's counters."""
+    """Answer with the whole fabric: members, channels, and every node's counters."""
 
 
 class TellStory(Message, frozen=True):
-    """How the last derivation of a channel went, or goes."""
+    """Answer with how the last move of a channel went, or goes."""
 
     channel: str
 
@@ -262,10 +254,10 @@ class OpenOutlet(Message, frozen=True):
 
 
 class CloseOutlet(Message, frozen=True):
-    """End the outlet behind what it has sent. `finished`: because its channel was closed."""
+    """End the outlet after what it has sent."""
 
     outlet: int
-    finished: bool
+    finished: bool  # because its channel was closed
 
 
 class OpenFlow(Message, frozen=True):
@@ -281,67 +273,72 @@ class CloseFlow(Message, frozen=True):
 
 
 class ForgetSubscriber(Message, frozen=True):
-    """A subscriber is gone for good: retain nothing for it at an outlet that serves it no more."""
+    """A subscriber is gone for good: retain nothing for it at an outlet that no longer serves
+    it."""
 
     outlet: int
     subscriber: str
 
 
 class ForgetSaved(Message, frozen=True):
-    """A filter has come to stay with its suppliers: it is lost with this node."""
+    """A filter runs at its suppliers from now on: it is lost with this node."""
 
     stage: int
 
 
 class FinishFlow(Message, frozen=True):
-    """The derived channel that the flow feeds was closed: end it behind what it was given, or, at
-    a relay, `behind` what is still on its way there."""
+    """The derived channel that the flow feeds was closed: end the flow after what it was given."""
 
     outlet: int
     flow: int
-    behind: Offsets
+    behind: Offsets  # at a relay: and after these offsets, which are still on their way there
 
 
 class ReportSent(Message, frozen=True):
-    """The answer is how far an outlet has given a subscriber events, by supplier."""
+    """Answer with how far an outlet has given a subscriber events, by supplier."""
 
     outlet: int
     subscriber: str
 
 
 class SetPredicate(Message, frozen=True):
-    """What a relay wants has changed with its consumers, or what a filter wants with its
-    parameters. The answer is the offset from which on the outlet gives it that."""
+    """A relay's predicate has changed with its consumers, or a filter's with its parameters. The
+    answer is the offset from which on the outlet applies the new one."""
 
     outlet: int
     subscriber: str
     predicate: str | None
-    certain: bool = True
+    certain: bool = True  # False: the predicate is wider than the filter's
 
 
 class ChangeStage(Message, frozen=True):
-    """Go on with another envelope, behind all that came by these outlets up to there, and all that
-    comes by flows from others that have not ended. The answer is True, as soon as it can go on so
-    elsewhere, too; False, if the filter has ended; or why it goes on as it was. `change` tells it
-    from others. `passed`: what has not come up to there, the filter did not want; should it be made
-    again, it is not for the new ones."""
+    """Go on with another envelope, after the events of before.
+
+    The answer is True once the filter has changed for good, even if this node is lost; False if the
+    filter has ended; otherwise the reason why it goes on as it was.
+    """
 
     stage: int
-    change: int
+    change: int  # tells this change from others
     envelope: Envelope
+    # By outlet: the offsets after which the filter changes. Flows from other outlets that have not
+    # ended come before the change as a whole.
     behind: dict[int, Offsets]
+    # What was not sent up to here, the old parameters did not want: should it be sent again, the
+    # new ones do not get it.
     passed: Offsets
 
 
 class KeepStage(Message, frozen=True):
-    """Do not carry out this change, after all. The answer is whether it goes on as it was."""
+    """Do not carry out this change, after all. The answer is whether the filter goes on as it
+    was."""
 
     stage: int
     change: int
 
 
 class CloseInlet(Message, frozen=True):
-    """The inlet ends when all of `flows` have finished."""
+    """End the inlet when all of `flows` have finished."""
 
     inlet: int
     flows: tuple[int, ...]
@@ -355,19 +352,19 @@ class AbandonInlet(Message, frozen=True):
 
 
 class ReleaseInlet(Message, frozen=True):
-    """What fed the inlet by these outlets is lost or taken down, and will be replaced. The answer
-    is how far it has come, by supplier."""
+    """These outlets, which fed the inlet, are lost or taken down, and will be replaced. The answer
+    is what the inlet has, by supplier."""
 
     inlet: int
     outlets: tuple[int, ...]
 
 
 class ReportNode(Message, frozen=True):
-    """The node's own counters."""
+    """Answer with the node's own counters."""
 
 
 class ReportStory(Message, frozen=True):
-    """The node's own part in a derivation."""
+    """Answer with the node's own part in a move."""
 
     derivation: int
 
@@ -377,16 +374,16 @@ class Deploy(Message, frozen=True):
 
 
 class Undeploy(Message, frozen=True):
-    """`discard`: with all it has, since another place makes it again."""
+    """Take a stage down."""
 
     stage: int
-    discard: bool = False
+    discard: bool = False  # with all it retains, since another place makes that again
 
 
-# What the directory is asked at once: it changes nothing in the picture.
+# Requests that the directory answers at once: they change nothing in the picture.
 Question = ClaimName | ReportStatus | TellStory
 
-# What it is asked to change, one request after another.
+# Requests that the directory carries out one after another.
 ChangeRequest = (
     Join
     | Leave
@@ -402,7 +399,7 @@ ChangeRequest = (
     | Reconfigure
 )
 
-# What it asks of a member.
+# Calls of the directory to a member.
 Order = (
     ReportNode
     | ReportStory
@@ -426,7 +423,7 @@ Order = (
 
 CallBody = Question | ChangeRequest | Order
 
-# What nodes go on with; others' answers are for users.
+# The types of the answers that nodes work with; the others are for users.
 ANSWERS: dict[type[Message], Any] = {
     Join: tuple[Member, ...],
     OpenChannel: ChannelInfo,
@@ -459,11 +456,10 @@ class Greet(Message, frozen=True):
 
 
 class ExpectFlow(Message, frozen=True):
-    """Directory to an inlet's node: the flow is being opened; connect to its source. `recovers`: if
-    that is lost, another takes its place."""
+    """Directory to an inlet's node: the flow is being opened; connect to its source."""
 
     spec: FlowSpec
-    recovers: bool = False
+    recovers: bool = False  # if the source is lost, another takes its place
 
 
 class FailuresReported(Message, frozen=True):
@@ -475,68 +471,63 @@ class FailuresReported(Message, frozen=True):
 
 
 class CheckpointTaken(Message, frozen=True):
-    """A stage's node to the directory: what `makes` the channel, or the relay, can go on from here,
-    should this node be lost; `change`: as it is behind this one, 0 for none."""
+    """A stage's node to the directory: a checkpoint, from which the filter can go on if this node
+    is lost."""
 
-    makes: str
+    makes: str  # the channel, or the relay
     stage: int
     checkpoint: Checkpoint
-    change: int = 0
+    change: int = 0  # the last `ChangeStage` before the checkpoint; 0: none
 
 
 class CheckpointKept(Message, frozen=True):
-    """The directory to a stage's node: it has the last one."""
+    """Directory to a stage's node: it has the last checkpoint of the stage."""
 
     stage: int
 
 
-GRACE = 3.0  # seconds in which a peer that has stood still is heard again
+GRACE = 3.0  # seconds in which a peer that was suspended is heard again
 
 
 class PeerSuspected(Message, frozen=True):
-    """A node to the directory: it has not heard this process of a peer for too long, or never."""
+    """A node to the directory: it has not heard a peer for too long, or never."""
 
     peer: str
     incarnation: int
-    heard: bool
+    heard: bool  # False: never
 
 
 class OutletDrained(Message, frozen=True):
-    """A node to the directory: an outlet that has ended retains nothing for anybody any more.
-    `stopped`: its filter was, by an error, of which all who take it know."""
+    """A node to the directory: an outlet has ended, and retains nothing any more."""
 
     outlet: int
-    stopped: bool = False
+    stopped: bool = False  # an error stopped its filter, and all subscribers know
 
 
 class PrepareMove(Message, frozen=True):
-    """`Prepare`, and what the node needs for it: the stage that an origin gives up, and what a
-    destination has to load, with the flows that it will open."""
+    """`Prepare`, and what the node needs for it."""
 
     prepare: Prepare
-    origin_stage: int | None
-    stage: StageSpec | None
-    outputs: tuple[FlowSpec, ...]
+    origin_stage: int | None  # which an origin gives up
+    stage: StageSpec | None  # which a destination has to load
+    outputs: tuple[FlowSpec, ...]  # which a destination will open
 
 
 class SwapFlows(Message, frozen=True):
-    """`RequestSwap`, and what the node needs for it: at which outlet, and what the new flow is."""
+    """`RequestSwap`, and what the node needs for it."""
 
     request: RequestSwap
     outlet: int
-    spec: FlowSpec
+    spec: FlowSpec  # of the new flow
 
 
 class ChunkHead(msgspec.Struct, frozen=True, array_like=True):
-    """How an item of a hand-over's buffer is laid out in the buffers that follow.
-
-    `type` None: not a batch but the end of the supplier's stream.
-    """
+    """An item of a hand-over's buffer; its buffers follow the message."""
 
     supplier: str
-    type: TypeDescription | None
+    type: TypeDescription | None  # None: not a batch but the end of the supplier's stream
     certain: bool
-    buffers: int
+    buffers: int  # how many of them are this item's
     upto: Offset
 
 
@@ -545,7 +536,7 @@ class Heard(Message, frozen=True):
 
 
 class Expelled(Message, frozen=True):
-    """Outside the sequence: the receiver was taken for lost and is no longer a member."""
+    """The receiver was taken for lost and is no longer a member. Outside the sequence of frames."""
 
 
 Body = (

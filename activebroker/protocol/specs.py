@@ -1,4 +1,4 @@
-"""What nodes are told of each other, of flows and of stages."""
+"""Descriptions of members, channels, flows, checkpoints and stages, as messages carry them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ UNPLACED = ""  # instead of a node's name: the place of a filter that waits for 
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A node of the fabric. `address` is None where it cannot be dialled."""
+    """A node of the fabric."""
 
     name: str
-    address: str | None
+    address: str | None  # None if it cannot be dialled
     is_broker: bool
     incarnation: int
 
@@ -37,45 +37,37 @@ class ChannelInfo(msgspec.Struct, frozen=True):
 class FlowSpec(msgspec.Struct, frozen=True):
     """A FIFO stream of events from an outlet of one node to an inlet of another.
 
-    `predicate` is the JSON of what the inlet wants, None for everything; it is not `certain` where
-    it is wider than the filter's. Events of this flow are held at the inlet until every flow in
-    `after` has ended there. `supplier` is None where it comes from a filter.
-
-    `subscriber` names who wants the events, wherever it may move: a subscription, or a derived
-    channel's filter. If that `recovers`, what it has not acknowledged is retained for it, and a
-    flow that `resumes` begins with that. What it has already, up to `since`, is not sent. What was
-    before it `began` is not for it, and so is not retained. Where the outlet has ended, or serves
-    the subscriber no more, the flow ends then. One that is `behind` follows also what the inlet has
-    of the supplier when it begins.
+    A subscriber is a subscription, a derived channel's filter or a relay, wherever it moves.
     """
 
     id: int
     outlet: int
-    source: str
+    source: str  # the outlet's node
     inlet: int
-    target: str
-    predicate: str | None = None
-    after: tuple[int, ...] = ()
-    since: Offsets = {}
-    supplier: str | None = None
+    target: str  # the inlet's node
+    predicate: str | None = None  # the JSON of what the inlet wants; None: everything
+    after: tuple[int, ...] = ()  # the inlet holds the flow until all of these have ended there
+    since: Offsets = {}  # what the subscriber has already, and is not sent
+    supplier: str | None = None  # None if the flow comes from a filter
     subscriber: str = ""
-    recovers: bool = False
+    recovers: bool = False  # what the subscriber has not acknowledged is retained for it
+    # Begin with what is retained. If the outlet has ended, or no longer serves the subscriber, end
+    # after that.
     resumes: bool = False
-    behind: bool = False
-    began: Offsets = {}
-    certain: bool = True
+    behind: bool = False  # the flow also follows what the inlet has of the supplier by then
+    began: Offsets = {}  # what was before is not for the subscriber, and not retained
+    certain: bool = True  # False: the predicate is wider than the filter's
 
     def __post_init__(self) -> None:
-        parse(self.predicate)  # so that what is none is found while it is decoded
+        parse(self.predicate)  # so that a bad predicate is found while the message is decoded
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A filter's state between two events: `state` by supplier (by "" if shared), after the events
-    up to `inputs`, of which came those up to `outputs`."""
+    """A filter's state between two events."""
 
-    state: dict[str, bytes]
-    inputs: Offsets
-    outputs: Offsets
+    state: dict[str, bytes]  # by supplier; by "" if the filter is shared
+    inputs: Offsets  # of the last events that the state has seen
+    outputs: Offsets  # of the last events that it made of them
 
 
 def later(one: Offsets, other: Offsets) -> Offsets:
@@ -84,7 +76,7 @@ def later(one: Offsets, other: Offsets) -> Offsets:
 
 
 def merged(parts: Iterable[Checkpoint]) -> Checkpoint:
-    """One checkpoint of several, for different suppliers or else the later for the earlier."""
+    """One checkpoint of several; for the same supplier the last one counts."""
     whole = Checkpoint({}, {}, {})
     for part in parts:
         whole.state.update(part.state)
@@ -94,22 +86,18 @@ def merged(parts: Iterable[Checkpoint]) -> Checkpoint:
 
 
 class StageSpec(msgspec.Struct, frozen=True):
-    """A filter at a place. Its inlet and its outlet bear the stage's id.
-
-    Without an envelope it is a relay of the channel, called `relay`: it forwards what it gets. With
-    a `checkpoint` it goes on where another place has left off.
-    """
+    """A filter, or a relay, at a place. Its inlet and its outlet have the stage's id."""
 
     id: int
     channel: str
     engine: str  # "python" or "spark"
-    envelope: Envelope | None
-    owner: str  # the node that derived it, where failures are reported
+    envelope: Envelope | None  # None at a relay, which forwards what it gets
+    owner: str  # the node that derived the channel, and is told of failures
     recovers: bool = False  # if its node is lost, it goes on elsewhere
-    checkpoint: Checkpoint | None = None
-    relay: str = ""
+    checkpoint: Checkpoint | None = None  # to go on from
+    relay: str = ""  # a relay's name
 
     @property
     def makes(self) -> str:
-        """The channel, or the relay, that it is a place of."""
+        """The channel, or the relay, whose stage this is."""
         return self.relay or self.channel

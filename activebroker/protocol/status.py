@@ -1,4 +1,4 @@
-"""What a status tells: the directory's picture of the fabric, and every node's own counters."""
+"""The answer to a request for the status: the directory's picture, and every node's counters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class FlowStatus(msgspec.Struct, frozen=True):
-    """What an outlet was offered for a flow and has sent; `waiting` batches have no credit yet."""
+    """What an outlet was offered for a flow, and has sent."""
 
     channel: str
     outlet: int
@@ -17,11 +17,11 @@ class FlowStatus(msgspec.Struct, frozen=True):
     offered_bytes: int
     sent_events: int
     sent_bytes: int
-    waiting: int
+    waiting: int  # batches without credit
 
 
 class StageStatus(msgspec.Struct, frozen=True):
-    """What a stage has done, and what waits for it: batches, and the events in them."""
+    """What a stage has done, and what waits for it."""
 
     id: int
     channel: str
@@ -29,18 +29,18 @@ class StageStatus(msgspec.Struct, frozen=True):
     python_events: int = 0
     emitted_events: int = 0
     lost_events: int = 0
-    backlog: int = 0
-    queue_length: int = 0
+    backlog: int = 0  # batches
+    queue_length: int = 0  # events
     cpu_seconds: float = 0.0
 
 
 class PartStatus(msgspec.Struct, frozen=True):
-    """A node's part in a derivation: for whom it waits, and what it holds back."""
+    """A node's part in a move, and what it holds back."""
 
     derivation: int
     role: str
     phase: str
-    waits_for: list[str]
+    waits_for: list[str]  # nodes
     held_events: int
     held_bytes: int
 
@@ -50,13 +50,13 @@ class LinkStatus(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """`links` are by peer; `error` is why the node has not told its counters."""
+    """A node's own counters, or why it did not tell them."""
 
     flows: list[FlowStatus] = []
     stages: list[StageStatus] = []
     cpu_seconds: float = 0.0
     moves: list[PartStatus] = []
-    links: dict[str, LinkStatus] = {}
+    links: dict[str, LinkStatus] = {}  # by peer
     error: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -80,7 +80,7 @@ class RelayStatus(msgspec.Struct, frozen=True):
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
-    """What is only a derived channel's has its default in that of a root."""
+    """A channel. The fields of derived channels have their defaults in a root channel."""
 
     name: str
     type: str
@@ -104,34 +104,34 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 
 
 class MoveStatus(msgspec.Struct, frozen=True):
-    """A derivation under way, `seconds` old."""
+    """A move, or an offload, under way."""
 
     derivation: int
     channel: str
     origins: list[str]
     destinations: list[str]
-    seconds: float
+    seconds: float  # since it began
     phase: str
-    waits_for: list[str]
+    waits_for: list[str]  # nodes
 
 
 class EndedMove(msgspec.Struct, frozen=True):
-    """One that has ended after `seconds`: completed, rolled back or failed, and why."""
+    """A move, or an offload, that has ended."""
 
     derivation: int
     channel: str
     origins: list[str]
     destinations: list[str]
-    seconds: float
-    outcome: str
+    seconds: float  # that it took
+    outcome: str  # completed, rolled back or failed
     reason: str
 
 
 class Status(msgspec.Struct, frozen=True):
-    """`nodes` are by name; the last of the `ended_moves` comes last."""
+    """The fabric's status."""
 
     members: list[MemberStatus]
     channels: list[ChannelStatus]
     moves: list[MoveStatus]
-    ended_moves: list[EndedMove]
-    nodes: dict[str, NodeStatus]
+    ended_moves: list[EndedMove]  # in the order in which they ended
+    nodes: dict[str, NodeStatus]  # by name
