@@ -1,3 +1,3 @@
-"""The graph of channels, and what changes it. Start with `directory.py`, and `graph.py` for the
-picture that it keeps.
+"""The graph of channels, and what changes it. Start with `directory.py`; `graph.py` is the picture
+of the fabric.
 """

@@ -1,4 +1,4 @@
-"""What users ask for of channels: to open and close them, to supply, subscribe and derive."""
+"""Requests about channels: to open and close them, to supply, subscribe and derive."""
 
 from __future__ import annotations
 
@@ -97,9 +97,7 @@ class Channels:
         try:
             yield [(body.node, OpenOutlet(outlet.id, channel.name, body.supplier))]
         except ActiveBrokerError:
-            self._context.ask(
-                body.node, CloseOutlet(outlet.id, finished=False)
-            )  # should it come yet
+            self._context.ask(body.node, CloseOutlet(outlet.id, finished=False))  # it may open late
             raise
         channel.outlets[outlet.id] = outlet
         try:
@@ -174,7 +172,7 @@ class Channels:
             yield from self._placing.connect(parent)
             if child.closed and child.instead:
                 raise PayloadRefused(child.instead)
-            if child.closed:  # with what it is derived from
+            if child.closed:  # together with its parent
                 raise Unreachable(child.ended.strip())
         except ActiveBrokerError:
             yield from self._wiring.remove_stages(child)
@@ -184,12 +182,12 @@ class Channels:
         return child.info
 
     def _adopts(self, known: Derived, body: Derive) -> bool:
-        """Whether a process asks for what one of its name had derived, and others still take."""
+        """Whether a process asks for a channel that an earlier process of its name derived."""
         ours = not known.owned and known.owner == body.node
         return ours and (known.parent.name, known.envelope) == (body.channel, body.envelope)
 
     def end_unheld(self, name: str) -> Change:
-        """End a channel whose lease has run out, if it is not held again by now."""
+        """End a channel whose lease has run out, unless somebody holds it again by now."""
         channel = self._graph.channels.get(name)
         if isinstance(channel, Derived) and (why := self._leases.has_run_out(channel)):
             log.info("channel %r ends:%s", name, why)

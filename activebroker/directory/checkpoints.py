@@ -1,4 +1,4 @@
-"""The last checkpoint of each filter and relay, which it goes on from when its node is lost."""
+"""The last checkpoint of each filter and relay, from which it goes on when its node is lost."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from activebroker.protocol.specs import merged
 
 
 class Checkpoints:
-    """Keeps them in the graph. `waiting` are those that cannot be kept yet, by channel and stage,
-    for amid a move there are two that take some."""
+    """Keeps the last checkpoints in the graph."""
 
     def __init__(self, context: Context, wiring: Wiring, queue: RequestQueue) -> None:
         self._context = context
         self._graph = context.graph
         self._wiring = wiring
         self._queue = queue
+        # Checkpoints that cannot be accepted yet, by channel and by stage: during a move, a filter
+        # has two stages that take some.
         self.waiting: dict[str, dict[int, CheckpointTaken]] = {}
 
     def taken(self, body: CheckpointTaken) -> None:
-        """A node has one for the directory."""
+        """A node has sent a checkpoint."""
         makes = body.makes
         known = self._graph.made(makes)
         ended = known is None or (isinstance(known, Derived) and known.closed)
@@ -36,11 +37,12 @@ class Checkpoints:
             self.accept(makes)
 
     def forget(self, name: str) -> None:
-        """Take none that was sent until now: the filter or the relay has ended, or begins anew."""
+        """Drop the checkpoints that wait: the filter or the relay has ended, or begins anew."""
         self.waiting.pop(name, None)
 
     def accept(self, name: str) -> None:
-        """Keep a checkpoint, unless what its filter made at an earlier place may still be lost."""
+        """Accept a checkpoint, unless what its filter made at an earlier place may still be
+        lost."""
         made, moving = self._graph.made(name), self._queue.migration_of(name)
         if made is None:
             if moving is None:
@@ -49,7 +51,7 @@ class Checkpoints:
         places = {stage.id: stage.node for stage in made.stages.values()}
         if isinstance(made, Derived):
             earlier = set(made.left)
-            if moving is not None and earlier:  # the old place may still have much to do
+            if moving is not None and earlier:  # the old place may still work for long
                 places = {stage: node for node, stage in moving.old_stages.items()}
                 earlier -= places.keys()
             if earlier:
@@ -62,17 +64,17 @@ class Checkpoints:
             waiting.clear()  # sent before the filter came to stay where it is
         for stage, node in places.items():
             if (taken := waiting.pop(stage, None)) is not None:
-                # Of a filter at its suppliers each has a part.
+                # Each stage of a filter at its suppliers has a part of the checkpoint.
                 parts = [made.checkpoint] if made.checkpoint and len(places) > 1 else []
                 made.checkpoint = merged([*parts, taken.checkpoint])
                 if isinstance(made, Derived):
                     self._goes_on(made, taken.change)
                 self._context.tell(node, CheckpointKept(stage))
         if moving is None:
-            self.forget(name)  # what is left is of earlier places
+            self.forget(name)  # the rest is from earlier places
 
     def _goes_on(self, channel: Derived, change: int | None) -> None:
-        """A filter would go on from a new checkpoint, which was taken after a `change` of it."""
+        """A filter has a new checkpoint, which was taken after a `change` of it."""
         channel.fresh = False
         if (next := channel.next) is not None and next.id == change:
             channel.envelope, channel.next = next.envelope, None
@@ -81,11 +83,12 @@ class Checkpoints:
                 self._queue.submit(narrow, lambda result, error: None)
 
     def _stay(self, channel: Derived) -> Change:
-        """What a filter made before it came to its suppliers is safe: from now on it is theirs."""
+        """A filter has come to its suppliers, and what it made before is safe: from now on it is
+        lost with them."""
         if channel.closed or not channel.returning or self._queue.migration_of(channel.name):
             return
         if any(stage.node not in self._context.members for stage in channel.stages.values()):
-            return  # it is lost with one of them, and goes on elsewhere
+            return  # it was lost with one of them, and goes on elsewhere
         channel.returning, channel.checkpoint = False, None
         self.forget(channel.name)
         self._graph.relocate(channel, SUPPLIER)
@@ -98,7 +101,7 @@ class Checkpoints:
             ]
         )
         for child in self._graph.children(channel):
-            # One beside it was recovered as long as this was.
+            # A filter beside this one could be recovered as long as this one.
             if child.at == SUPPLIER and not child.closed and not child.returning:
                 child.returning = True
                 self.accept(child.name)

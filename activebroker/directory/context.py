@@ -1,4 +1,4 @@
-"""What the parts of the directory have in common: the picture, the time, and the ways out."""
+"""What the parts of the directory share: the picture, the time, and the calls to its node."""
 
 from __future__ import annotations
 
@@ -17,27 +17,22 @@ Done = Callable[[Any, ActiveBrokerError | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What the directory needs of the node that it is part of.
+    """What the directory needs of the node that it is part of."""
 
-    `call(node, body, patience, done)` asks a node for something, `tell(node, body)` tells it;
-    `expel(node)` takes a member for lost; `incarnation(node)` is that of the process heard last,
-    0 if none is. `set_timer(key, after)` lets the directory's `timer_fired` be called, None takes
-    it back.
-    """
-
-    call: Callable[[str, CallBody, float, Done], None]
-    tell: Callable[[str, Body], None]
-    expel: Callable[[str], None]
-    incarnation: Callable[[str], int]
+    call: Callable[[str, CallBody, float, Done], None]  # (node, body, patience, done)
+    tell: Callable[[str, Body], None]  # (node, body)
+    expel: Callable[[str], None]  # take a member for lost
+    incarnation: Callable[[str], int]  # of the process of that name heard last; 0: none
+    # (key, after): have the directory's `timer_fired` called; None: do not, after all.
     set_timer: Callable[[str, float | None], None]
     now: Callable[[], float]
 
 
 class Context:
-    """`me` keeps the directory. `graph` and `members` are the picture that it has of the fabric."""
+    """The directory's own node, its picture of the fabric, and the ways to other nodes."""
 
     def __init__(self, me: Member, outside: Outside) -> None:
-        self.me = me.name
+        self.me = me.name  # the node with the directory
         self.outside = outside
         self.graph = Graph()
         self.members: dict[str, Member] = {me.name: me}
@@ -47,20 +42,20 @@ class Context:
         return self.outside.now()
 
     def set_timer(self, kind: str, name: object, after: float | None) -> None:
-        """Let `timer_fired` be called with the kind and the name; None takes that back."""
+        """Have `timer_fired` called with the kind and the name; None takes that back."""
         self.outside.set_timer(f"{kind} {name}", after)
 
     def tell(self, node: str, body: Body) -> None:
         self.outside.tell(node, body)
 
     def call(self, node: str, body: CallBody, patience: float, done: Done) -> None:
-        """Ask a member; whoever is none has not answered."""
+        """Ask a member; `done` gets an error if the node is not a member."""
         if node in self.members:
             self.outside.call(node, body, patience, done)
         else:
             done(None, Unreachable(f"{node!r} is not in the fabric any more."))
 
     def ask(self, node: str, body: CallBody) -> None:
-        """Ask for something that nobody waits for."""
+        """Ask a member for something without waiting for the answer."""
         if node in self.members:
             self.call(node, body, PATIENCE, lambda result, error: None)

@@ -1,4 +1,4 @@
-"""How often processes died with a filter, or a relay, and when it is taken for the cause."""
+"""How often processes died with a filter or a relay, and when it is taken for the cause."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from activebroker.protocol.specs import NOWHERE, Offsets
 
 MINUTE = 60.0
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0  # seconds before it goes on after a second death, and later
-LOADING = ""  # in place of a supplier: it died while it was loaded
+# Seconds before the filter goes on: after the second death within a minute, and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0
+LOADING = ""  # in place of a supplier: the process died while it loaded the filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +22,25 @@ class Budget:
 
     @property
     def suspect(self) -> int:
-        """After how many deaths by one event it is tried apart: that the last one tells."""
+        """After how many deaths by one event a filter runs apart from others, so that one more
+        death shows which of them is the cause."""
         return max(1, self.by_one_event - 1)
 
 
 @dataclass(slots=True)
 class Record:
-    """`stuck` is how far it had come, at each of the last `count` deaths, with the suppliers of
-    which something was under way. `placed`: since when it is where it is; None while it is not."""
+    """The deaths of processes that ran one filter or relay."""
 
+    # How far it had come at each of the last `count` deaths, by supplier with events under way.
     stuck: Offsets = field(default_factory=dict)
     count: int = 0
     hosts: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
-    placed: float | None = None
+    placed: float | None = None  # since when it has its present place; None: it has none
 
     def died(self, host: str, now: float, stuck: Offsets) -> None:
-        """`stuck`: how far it has come with suppliers of which it had something to do."""
+        """Note a death. `stuck`: how far the filter has come, by supplier with events under
+        way."""
         if self.times and self.placed is None:
             stuck = {**stuck, LOADING: NOWHERE}
         still = {name: at for name, at in self.stuck.items() if stuck.get(name) == at}
@@ -48,7 +51,8 @@ class Record:
         self.placed = None
 
     def by_one_event(self, inputs: Offsets) -> int:
-        """How many deaths one event may have caused; none once it has come further, to `inputs`."""
+        """How many deaths one event may have caused: none if the filter, which has come to
+        `inputs`, is past it."""
         stays = any(inputs.get(name, NOWHERE) == at for name, at in self.stuck.items())
         return self.count if stays else 0
 
@@ -56,14 +60,14 @@ class Record:
         return [at for at in self.times if now - at < MINUTE]
 
     def pause(self, now: float) -> float:
-        """Seconds until it may go on."""
+        """Seconds until the filter may go on."""
         times = self.recent(now)
         if len(times) < 2:
             return 0.0
         return times[-1] + min(FIRST_PAUSE * 2.0 ** (len(times) - 2), LONGEST_PAUSE) - now
 
     def spent(self, budget: Budget, inputs: Offsets, now: float) -> str:
-        """Why it is not to go on any more; empty if it may."""
+        """Why the filter is not to go on any more; empty if it may."""
         if self.by_one_event(inputs) >= budget.by_one_event:
             return self.story()
         if len(times := self.recent(now)) >= budget.in_a_minute:
@@ -85,11 +89,11 @@ class Record:
 def acquit(
     died: Sequence[tuple[Record, Offsets]], records: Iterable[Record], budget: Budget, now: float
 ) -> None:
-    """Take deaths back from those that cannot have been their cause.
+    """Take deaths off the records of filters that cannot have been their cause.
 
-    `died` are the filters with which a process died `now`, each with how far it has come. Those of
-    them that had nothing to do are not blamed for what others may have done. Where one is found to
-    be the cause, by its last event, no other of `records` is blamed for what they died of together.
+    `died` are the filters with which a process died `now`, each with how far it has come. A filter
+    that had nothing to do is not blamed if another had. Once a filter is found to be the cause, by
+    its last event, no other is blamed for the deaths that it was involved in.
     """
     if any(record.stuck for record, _ in died):
         for record, _ in died:

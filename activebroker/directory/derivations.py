@@ -1,4 +1,4 @@
-"""Third-party derivations as changes: which are refused, and what becomes of those that fail."""
+"""Moves and offloads as changes: which are refused, and what becomes of those that fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from activebroker.protocol.messages import Move, Offload, ReportNode
 from derivation.protocol import Finish, Outcome
 from derivation.story import held_up_by
 
-PATIENCE = 2.0  # seconds for a party of an overdue derivation to say for whom it waits
+PATIENCE = 2.0  # seconds for a party of an overdue move to say which parties it waits for
 
 
 class Derivations:
@@ -27,7 +27,7 @@ class Derivations:
         checkpoints: Checkpoints,
         endings: Endings,
     ) -> None:
-        self._me = context.me  # which initiates them
+        self._me = context.me  # the initiator
         self._graph = context.graph
         self._members = context.members
         self._wiring = wiring
@@ -81,8 +81,8 @@ class Derivations:
         return None
 
     def move_to(self, channel: Derived, nodes: list[str], engine: str, body: Move) -> Change:
-        """Move a filter to the nodes of a place. Raises MoveFailed, and Unreachable where its
-        suppliers or consumers could not reach them."""
+        """Move a filter to the nodes of a place. Raises MoveFailed, or Unreachable if the filter's
+        suppliers or consumers cannot reach them."""
         migration = plan_move(self._graph, self._me, channel, nodes, engine, body)
         self._wiring.check(migration.pairs())
         self._wiring.greet(migration.pairs())
@@ -111,8 +111,8 @@ class Derivations:
     def _handed_over(
         self, channel: Channel, own: Outlet, consumers: tuple[str, ...] | None
     ) -> list[Flow]:
-        """The flows of a supplier that an offload is for. What runs beside it stays: it costs no
-        link."""
+        """The flows of a supplier that an offload hands over. Flows inside its own node stay: they
+        use no link."""
         flows = [
             flow
             for flow in self._graph.out_of(own.id)
@@ -141,9 +141,9 @@ class Derivations:
         finish: Finish = yield migration
         outcome, reason = finish.outcome, finish.reason
         if outcome is Outcome.ROLLED_BACK:
-            self._checkpoints.accept(migration.channel.name)  # what has waited for the end
+            self._checkpoints.accept(migration.channel.name)  # those that waited for the end
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
-        # Overdue or not: the swaps are under way and will arrive, so the new picture holds.
+        # Overdue or not, the swaps are under way and will arrive: the new picture holds.
         channel = migration.channel
         migration.commit(self._graph)
         self._checkpoints.accept(channel.name)
@@ -158,7 +158,8 @@ class Derivations:
             )
 
     def _blame(self, migration: Migration) -> Change:
-        """Who holds an overdue derivation up, if it is not those whom its initiator waits for."""
+        """The parties that hold up an overdue move, if others than those its initiator waits
+        for."""
         plan = migration.plan
         asked = [party for party in plan.involved if party in self._members]
         answers = yield Attempt([(party, ReportNode()) for party in asked], PATIENCE)
@@ -182,7 +183,7 @@ class Derivations:
         yield from self._endings.recover(channel, lost, old)
 
     def ended_late(self, migration: Migration, finish: Finish) -> None:
-        """One has ended whose `move` or `offload` has returned before."""
+        """A move has ended after its request was answered, since it was overdue."""
         if finish.outcome is Outcome.FAILED:
             self._queue.submit_first(self._end_failed(migration, finish.reason))
         else:
@@ -190,7 +191,7 @@ class Derivations:
 
 
 def _now(made: Made) -> str:
-    """What has become of a channel whose filter could not move, or of a relay."""
+    """Where a filter or relay is now whose move failed."""
     if isinstance(made, Relay):
         return f"; the relay goes on at {made.at!r}" if made.stages else "; it has ended"
     return "; it has ended" if made.closed else f"; its filter goes on at {made.at!r}"

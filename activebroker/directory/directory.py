@@ -1,4 +1,5 @@
-"""The directory: the one node that knows the whole fabric and changes it, one request at a time.
+"""The directory: the part of one node that knows the whole fabric and changes it, one request at a
+time.
 
 A request becomes a change (see `requests.py`): of the members in `membership.py`, of channels in
 `channels.py`, of where filters run in `derivations.py` and `reconfiguration.py`.
@@ -59,7 +60,7 @@ from derivation.protocol import Prepared, Refused, Started
 
 
 class Directory:
-    """`budget` is what recovery may cost. After each input, `settle` has to be called."""
+    """The directory. `budget` is what recovery may cost. Call `settle` after each input."""
 
     def __init__(self, me: Member, outside: Outside, budget: Budget) -> None:
         self._context = context = Context(me, outside)
@@ -81,9 +82,9 @@ class Directory:
         self._membership = Membership(context, queue, endings, self._leases)
 
     def request(self, body: Question | ChangeRequest, done: Done) -> None:
-        """Queue a change; `done` gets its result or its error.
+        """Answer a question, or queue a change; `done` gets the result or the error.
 
-        What only looks does not wait for changes under way: they are what one looks for.
+        A question does not wait for changes under way: they are what its user asks about.
         """
         match body:
             case ReportStatus():
@@ -105,13 +106,13 @@ class Directory:
         node = getattr(body, "node", None)
         if node is not None:
             change = self._for(node, change)
-        # What is given up is taken down sooner or later, whether or not anybody still waits for it.
+        # A request to give something up is carried out, however late.
         gives_up = isinstance(body, Unsubscribe | CloseSupplier | CloseChannel)
         patience = math.inf if gives_up else PATIENCE
         self._queue.submit(change, done, self._obstacle(body), patience)
 
     def _change(self, body: ChangeRequest) -> Change:
-        """What a request changes, when its turn comes."""
+        """The change that a request asks for."""
         match body:
             case Join():
                 return self._membership.join(body)
@@ -143,7 +144,7 @@ class Directory:
         self._queue.expire()
 
     def timer_fired(self, kind: str, name: str) -> None:
-        """A timer that was set with this kind and name."""
+        """A timer that was set with this kind and name has run out."""
         match kind:
             case "move":
                 self._queue.move_on(int(name), DeadlinePassed())
@@ -155,7 +156,7 @@ class Directory:
                 self._queue.submit(go_on, lambda result, error: None, patience=math.inf)
 
     def settle(self) -> bool:
-        """Work off what an input has led to. Returns whether there was anything."""
+        """Handle the facts that an input has led to. Returns whether there were any."""
         facts = self._queue.facts
         if not facts:
             return False
@@ -171,7 +172,8 @@ class Directory:
         return True
 
     def _obstacle(self, body: ChangeRequest) -> Obstacle:
-        """What a request has to wait for: a channel is changed when nothing of it moves."""
+        """What a request has to wait for: a channel changes only while none of its filters
+        moves."""
 
         def obstacle() -> str | None:
             name = getattr(body, "channel", None)
@@ -208,7 +210,7 @@ class Directory:
         return obstacle
 
     def _for(self, node: str, change: Change) -> Change:
-        """A change that a node asked for, unless it is lost by then; not for its successor."""
+        """A change that a node asked for; it fails if that process is no longer a member."""
         asked = self.members.get(node)
 
         def carry_out() -> Change:
@@ -229,11 +231,11 @@ class Directory:
                 self._membership.judge(source, body)
 
     def answered(self, body: Prepared | Refused | Started) -> None:
-        """Take the answer of a party of a move."""
+        """Take an answer of a party to a move."""
         self._queue.move_on(body.derivation, body)
 
     def lost(self, node: str) -> None:
-        """A member fell silent: what it had is gone."""
+        """A member fell silent: all that it had is gone."""
         self._membership.lost(node)
 
     def ended(self, node: str) -> None:

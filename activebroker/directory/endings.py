@@ -24,11 +24,12 @@ from activebroker.protocol.messages import (
 )
 
 log = logging.getLogger(__name__)
-CLOSED_KEPT = 100  # closed channels that users are still told of
+CLOSED_KEPT = 100  # closed channels that the status still shows
 
 
 class Endings:
-    """Takes parts of the fabric down. What is lost goes on at another place, if there is one."""
+    """Takes parts of the fabric down. A filter or relay that is lost goes on at another place, if
+    there is one."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Endings:
     # --- what is closed -----------------------------------------------------------------------
 
     def close(self, top: Channel) -> Change:
-        """End a channel with all below it; its consumers get what was published before."""
+        """End a channel and all below it; its consumers get what was published before."""
         if isinstance(top, Derived):
             ends = yield from self._finish(top)
         else:
@@ -78,8 +79,8 @@ class Endings:
         return [*calls, *self._wiring.close_flows(top.parent, [], top.name)]
 
     def _on_its_way(self, top: Derived) -> Change:
-        """How far suppliers have come with what relays have still to give a filter, by outlet of
-        the relay."""
+        """How far suppliers have sent events to the relays that feed a filter, by the relay's
+        outlet."""
         flows = [flow for stage_id in top.stages for flow in self._graph.into(stage_id)]
         by = {flow.outlet.id: self._graph.relay_at(flow.outlet) for flow in flows}
         relays = [(outlet, relay) for outlet, relay in by.items() if relay is not None]
@@ -113,7 +114,8 @@ class Endings:
         yield from self._wiring.feed_relays(top.root)
 
     def remove_supplier(self, channel: Root, supplier: str) -> Change:
-        """End a supplier's outlet. Its relays stay until they have passed on what it gave them."""
+        """End a supplier's outlet. The supplier's relays stay until they have passed on all its
+        events."""
         if (own := channel.outlet(supplier)) is None:
             return
         yield from self._wiring.tidy([(own.node, CloseOutlet(own.id, finished=False))])
@@ -123,7 +125,8 @@ class Endings:
         self._retire()
 
     def drained(self, outlet_id: int, stopped: bool) -> None:
-        """An outlet that has ended retains nothing any more; its filter was `stopped`, or not."""
+        """An outlet has ended and retains nothing any more. `stopped`: an error stopped its
+        filter."""
         for each in self._graph.channels.values():
             if (outlet := each.outlets.get(outlet_id)) is not None:
                 outlet.drained = True
@@ -144,20 +147,21 @@ class Endings:
         """A filter has ended before its channel: retain nothing for it, and do not recover it."""
         serving = [flow.outlet for flow in self._graph.into(stage.id)]
         before = self._graph.retaining(channel.parent, channel.name)
-        alone = len(channel.stages) == 1  # else each has what is at its node
+        alone = len(channel.stages) == 1  # else each stage has the streams of its own node
         channel.stopped = alone
         for outlet in (*serving, *(each for each in before if alone or each.node == stage.node)):
             self._context.ask(outlet.node, ForgetSubscriber(outlet.id, channel.name))
 
     def _retire(self) -> None:
-        """Relays that have passed on all of a supplier that has left are over.
+        """Remove the relays that have passed on all events of a supplier that has left.
 
-        One that has merely lost sight of a living supplier is not: of the two, one has to go.
+        A relay that is cut off from a living supplier is not done: one of the two nodes will be
+        taken for lost.
         """
         for relay in list(self._graph.relays.values()):
             left = relay.own.id not in relay.parent.outlets
             if left and all(outlet.drained for outlet in relay.outlets.values()):
-                if relay.stopped:  # its node need not tell anybody why any more
+                if relay.stopped:  # its node has told everybody the reason
                     for stage in relay.stages.values():
                         self._context.ask(stage.node, Undeploy(stage.id))
                 self._remove_relay(relay)
@@ -171,7 +175,8 @@ class Endings:
     # --- what is lost -------------------------------------------------------------------------
 
     def forget_subscriptions(self, node: str) -> None:
-        """Wait for nobody there to acknowledge: what is under way may depend on it."""
+        """Retain nothing for the subscriptions of a lost node: changes under way may wait for
+        their acknowledgements."""
         for channel in self._graph.channels.values():
             for inlet in channel.inlets.values():
                 if inlet.node == node and inlet.makes is None:
@@ -182,7 +187,7 @@ class Endings:
                         )
 
     def lose(self, name: str, died: bool) -> Change:
-        """A node is gone, with all it had; `died`: not in good order."""
+        """A node is gone, with all it had. `died`: it did not leave by itself."""
         if died:
             yield from self._recoveries.died(name)
         for channel in list(self._graph.channels.values()):
@@ -193,7 +198,7 @@ class Endings:
             for inlet in list(channel.inlets.values()):
                 if inlet.node == name and inlet.makes is None:
                     yield from self._wiring.remove_inlet(channel, inlet.id)
-        # What is derived from a lost filter's channel goes on before it does.
+        # A filter that takes a lost filter's events goes on before that one does.
         for channel in reversed(self._graph.derived_downwards()):
             lost = [each for each in channel.stages.values() if each.node == name]
             lost_with = [each for each in channel.left.values() if each.node == name]
@@ -210,7 +215,8 @@ class Endings:
             if any(stage.node == name for stage in relay.stages.values()):
                 yield from self.lose_relay(relay)
             elif relay.own.node == name and not relay.fed:
-                # What is on its way arrives; who is lost now cannot go on with it.
+                # What is on its way still arrives; a subscriber that is lost now cannot have it
+                # sent again.
                 yield from self._wiring.tidy(
                     (outlet.node, ForgetSubscriber(outlet.id, subscriber))
                     for outlet in relay.outlets.values()
@@ -218,7 +224,8 @@ class Endings:
                 )
 
     def _lose_stages(self, channel: Derived, lost: list[Stage]) -> Change:
-        """Suppliers are gone, and with them their filters: the channel goes on with the others."""
+        """Suppliers are gone, and with them the filters there: the channel goes on with its other
+        stages."""
         outlets = tuple(stage.id for stage in lost)
         for stage in lost:
             self._graph.displace(channel, stage.id)
@@ -227,8 +234,8 @@ class Endings:
         )
 
     def _lose_filter(self, channel: Derived, node: str) -> Change:
-        """A node is gone, and with it the place of a derived channel's filter, or what it had made
-        at an earlier place."""
+        """A node is gone where a derived channel's filter was, or where an outlet of it retained
+        events from before a move."""
         if (moving := self._queue.migration_of(channel.name)) is not None:
             self._queue.give_up(moving, f"{node!r} was lost")
             return  # it is recovered when that has failed
@@ -237,10 +244,10 @@ class Endings:
         )
 
     def recover(self, channel: Derived, lost: str, also: Stages = ()) -> Change:
-        """Let a filter go on from its last checkpoint, or end the channel; `lost` tells what has
-        happened. `also`: see `Recovery`."""
+        """Let a filter go on from its last checkpoint, or end the channel. `lost`: what has
+        happened, in words. `also`: see `Recovery`."""
         if channel.next is not None:
-            channel.next = None  # it goes on as the checkpoint has it
+            channel.next = None  # the filter goes on with the checkpoint's parameters
             self._queue.submit(self._wiring.narrow(channel), lambda result, error: None)
         if why := (yield from self._recoveries.recover(channel, also)):
             yield from self._wiring.tidy((node, Undeploy(stage, True)) for node, stage in also)
@@ -248,7 +255,7 @@ class Endings:
             yield from self.abandon(channel, f"{lost}, and {why}. {remedy}")
 
     def go_on(self, name: str) -> Change:
-        """What had to wait before it could go on need not any longer."""
+        """Try again to recover a filter or relay that had to wait."""
         if not self._recoveries.waits(name):
             return
         match self._graph.made(name):
@@ -258,7 +265,7 @@ class Endings:
                 yield from self.lose_relay(relay)
 
     def lose_relay(self, relay: Relay) -> Change:
-        """The place of a relay is gone. If there is no other, its supplier is closed."""
+        """Recover a relay whose place is gone. If no other place takes it, close its supplier."""
         if relay.name not in self._graph.relays:
             return  # its channel was closed meanwhile
         self._checkpoints.forget(relay.name)
@@ -274,8 +281,8 @@ class Endings:
             self._queue.go_on()
 
     def _end_served(self, relay: Relay) -> Change:
-        """The place of a relay that was stopped is gone: whom it served have ended, but for those
-        to whom that was still on its way."""
+        """The place of a relay that was stopped is gone: end those of its subscribers that did not
+        hear that it was stopped."""
         reason = (
             f"What {relay.at!r} passed on of supplier {relay.supplier!r} could not go on. "
             "Subscribe, or derive, again."
@@ -288,7 +295,8 @@ class Endings:
                 yield from self._wiring.remove_inlet(relay.parent, inlet.id)
 
     def abandon(self, top: Derived, reason: str) -> Change:
-        """What made a channel's events is gone: end it for its consumers, with all below it."""
+        """A channel's filter is gone for good: end the channel for its consumers, with all below
+        it."""
         log.warning("channel %r ends: %s", top.name, reason)
         calls: Calls = []
         for channel in (top, *self._graph.below(top)):
@@ -301,7 +309,7 @@ class Endings:
                 for stage in stages:
                     calls += self._wiring.stop_feeding(channel, stage)
             calls += [(inlet.node, AbandonInlet(inlet.id, reason)) for inlet in consumers]
-        # Its stages may be gone before it has another place.
+        # The channel may have no stage now, and `stop_feeding` has not been called for it then.
         outlets = top.parent.outlets.values()
         calls += [(each.node, ForgetSubscriber(each.id, top.name)) for each in outlets]
         yield from self._wiring.tidy(calls)

@@ -1,7 +1,7 @@
 """The picture of a fabric: how its parts belong together, and what follows from that.
 
-Every inlet of a channel is fed by a flow from every outlet of it that is meant for it, or from the
-relay to which that outlet's supplier has handed it over.
+Every inlet of a channel is fed by flows from the channel's outlets. Where a supplier has handed the
+inlet over to a relay, the flow comes from the relay's outlet instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from activebroker.protocol.specs import UNPLACED
 
 
 class Graph:
-    """The whole picture. Ids are given here, for outlets, inlets, stages and flows alike."""
+    """The whole picture. Outlets, inlets, stages and flows get their ids here."""
 
     def __init__(self) -> None:
         self.channels: dict[str, Channel] = {}
@@ -38,7 +38,7 @@ class Graph:
         return self._last_id
 
     def at(self, node: str) -> str:
-        """In words, what there is at a node."""
+        """What a node has, in words."""
         suppliers, filters, subscriptions = [], [], 0
         for channel in self.channels.values():
             for outlet in channel.outlets.values():
@@ -77,13 +77,13 @@ class Graph:
         return [each for each in self.derived if each.parent is channel]
 
     def below(self, channel: Channel) -> Iterator[Derived]:
-        """All that is derived from `channel` and from that in turn, parents first."""
+        """The channels derived from `channel`, directly or not, parents first."""
         for child in self.children(channel):
             yield child
             yield from self.below(child)
 
     def subtree(self, channel: Channel) -> list[Channel]:
-        """`channel` and all that is derived from it, parents first."""
+        """`channel` and all below it, parents first."""
         return [channel, *self.below(channel)]
 
     def all_made(self) -> list[Made]:
@@ -95,19 +95,20 @@ class Graph:
         return [each for root in self.roots for each in self.below(root)]
 
     def bury(self, closed: Channel, kept: int) -> None:
-        """Put a closed channel, with all below it, behind those that were closed before it; forget
-        the first of these if there are more than `kept`."""
+        """Put a closed channel, with all below it, after those that were closed before; forget the
+        oldest of them if there are more than `kept`."""
         for channel in self.subtree(closed):
-            if self.channels.get(channel.name) is channel:  # else the name is another's by now
+            if self.channels.get(channel.name) is channel:  # else a new channel has the name
                 self.channels[channel.name] = self.channels.pop(channel.name)
         buried = [each for each in self.channels.values() if each.closed]
         for top in buried[: max(0, len(buried) - kept)]:
-            if top.name in self.channels:  # else it went with the one above it
+            if top.name in self.channels:  # else it was deleted with its parent
                 for channel in self.subtree(top):
                     del self.channels[channel.name]
 
     def relays_of(self, channel: Channel, supplier: str | None = None) -> list[Relay]:
-        """The relays of a channel's suppliers, or of one, in the order in which they came."""
+        """The relays of all suppliers of a channel, or of one, in the order in which they were
+        made."""
         return [
             each
             for each in self.relays.values()
@@ -119,8 +120,8 @@ class Graph:
         return next((each for each in self.relays.values() if outlet.id in each.outlets), None)
 
     def serving(self, channel: Channel, own: Outlet, inlet: Inlet) -> Outlet:
-        """The outlet that serves an inlet with what leaves by a channel's outlet `own`: a relay's,
-        if it has been handed over to one."""
+        """The outlet that sends an inlet the events of a channel's outlet `own`: `own` itself, or
+        that of the relay to which the inlet has been handed over."""
         if own.supplier is None or inlet.relays or inlet.beside:
             return own
         relays = self.relays_of(channel, own.supplier)
@@ -131,9 +132,9 @@ class Graph:
         return next(newcomers, None) or own
 
     def retaining(self, channel: Channel, subscriber: str) -> list[Outlet]:
-        """The outlets that may retain something of a channel for a subscriber that others serve, or
-        that is gone: those that have left, and those of suppliers with relays, before the
-        relays."""
+        """The outlets that may retain events for a subscriber that others serve by now, or that is
+        gone. They are those that have ended, then those of suppliers with relays, then those of
+        the relays."""
         relays = self.relays_of(channel)
         handed_over = {relay.own.id: None for relay in relays}
         return [
@@ -148,11 +149,12 @@ class Graph:
         ]
 
     def feeding_inlets(self, made: Made) -> list[Inlet]:
-        """The inlets of its stages."""
+        """The inlets of the stages of a channel, or of a relay."""
         return [made.parent.inlets[stage_id] for stage_id in made.stages]
 
     def rewant(self, relay: Relay) -> bool:
-        """Let a relay's feed carry what its subscribers want together; False if it does already.
+        """Set the predicate of a relay's feed to the union of what its subscribers want. Returns
+        whether it changed.
 
         Subscribers that are gone are forgotten.
         """
@@ -176,8 +178,8 @@ class Graph:
         self.relays.pop(relay.name, None)
 
     def place(self, made: Made, node: str, engine: str = "python") -> Stage:
-        """Put a stage of a derived channel, or a relay, on a node: an inlet on its parent, an
-        outlet here."""
+        """Put a stage of a derived channel, or of a relay, on a node: with an inlet on the parent
+        channel and an outlet on its own."""
         stage = Stage(self.new_id(), node, engine)
         made.stages[stage.id] = stage
         made.outlets[stage.id] = Outlet(stage.id, node, made.supplier)
@@ -185,20 +187,20 @@ class Graph:
         return stage
 
     def input(self, made: Made, stage: Stage) -> Inlet:
-        """The inlet of a stage on the parent channel, as the channel's place wants it."""
+        """Make the inlet of a stage, on the parent channel."""
         beside = made.at == SUPPLIER
         inlet = Inlet(stage.id, stage.node, made.predicate, made, beside, made.recovers)
         made.parent.inlets[stage.id] = inlet
         return inlet
 
     def relocate(self, channel: Derived, at: str) -> None:
-        """Change what the channel's place is called, and with it what its stages' inlets want."""
+        """Change the name of the channel's place, and what follows from it for its inlets."""
         channel.at, channel.instead = at, ""
         for inlet in self.feeding_inlets(channel):
             inlet.beside, inlet.recovers = at == SUPPLIER, channel.recovers
 
     def unplace(self, made: Made) -> None:
-        """Let its stages be nowhere, with the flows that they have to have again."""
+        """Let the stages be at no node; their flows stay, since they will be needed again."""
         for stage in made.stages.values():
             inlet = made.parent.inlets[stage.id]
             stage.node = made.outlets[stage.id].node = inlet.node = UNPLACED
@@ -215,7 +217,7 @@ class Graph:
         return flow
 
     def missing(self, channel: Channel) -> Iterator[tuple[Outlet, Inlet]]:
-        """Pairs that should be connected and are not."""
+        """The pairs of outlet and inlet that should be connected and are not."""
         linked = self._linked()
         for inlet in channel.inlets.values():
             if inlet.relays:
@@ -226,12 +228,13 @@ class Graph:
                     yield self.serving(channel, own, inlet), inlet
 
     def through(self, channel: Derived) -> list[tuple[str, str]]:
-        """The nodes of the flows that are missing into and out of a derived channel's filter."""
+        """The flows that are missing into and out of a derived channel's filter, as (from, to)
+        nodes."""
         into = [pair for pair in self.missing(channel.parent) if pair[1].makes is channel]
         return [(outlet.node, inlet.node) for outlet, inlet in [*into, *self.missing(channel)]]
 
     def unserved(self, child: Derived) -> list[str]:
-        """The nodes where streams of the parent begin that feed no stage of `child` yet."""
+        """The nodes with outlets of the parent that feed no stage of `child` yet."""
         linked = self._linked()
         return list(
             dict.fromkeys(
@@ -242,9 +245,9 @@ class Graph:
         )
 
     def feeds(self, child: Derived) -> list[tuple[Outlet, list[Flow]]]:
-        """For each stream of the parent, the outlet it comes from for `child`, and its flows.
+        """For each stream of the parent, the outlet that feeds `child` with it, and the flows.
 
-        That is the outlet which feeds `child` now, its own or a relay's.
+        The outlet is the channel's own, or that of a relay.
         """
         into = [flow for stage_id in child.stages for flow in self.into(stage_id)]
         feeds: list[tuple[Outlet, list[Flow]]] = []
@@ -254,7 +257,7 @@ class Graph:
         return feeds
 
     def _linked(self) -> set[tuple[int | str, int | str]]:
-        # By supplier, not by outlet: some are served by a supplier's own, some by its relays.
+        # By supplier, not by outlet: a supplier's own outlet serves some inlets, relays the others.
         return {(_stream(flow.outlet), flow.inlet.subscribers) for flow in self.flows.values()}
 
     def into(self, inlet_id: int) -> list[Flow]:
@@ -264,7 +267,8 @@ class Graph:
         return [flow for flow in self.flows.values() if flow.outlet.id == outlet_id]
 
     def suppliers(self, outlet: Outlet) -> list[str]:
-        """Whose streams leave by an outlet: at a stage, by way of all that feeds it."""
+        """The suppliers whose streams leave by an outlet. Those of a stage are found through the
+        flows that feed it."""
         if outlet.supplier is not None:
             return [outlet.supplier]
         return [name for flow in self.into(outlet.id) for name in self.suppliers(flow.outlet)]

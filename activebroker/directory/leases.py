@@ -1,7 +1,7 @@
-"""Leases: a derived channel lives as long as its owner or somebody who takes it, and a while more.
+"""Leases: a derived channel lives as long as its owner or a consumer does, and a while more.
 
-The owner is the process that derived it. Else each consumer that crashed would leave a filter for
-good, which is served and costs all that it costs.
+The owner is the process that derived it. Without leases, each consumer that crashes would leave a
+filter that runs for ever.
 """
 
 from __future__ import annotations
@@ -11,25 +11,26 @@ from activebroker.directory.parts import Channel, Derived
 
 
 class Leases:
-    """Each has a timer `lease CHANNEL`."""
+    """The leases of derived channels; each that runs has a timer `lease CHANNEL`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._graph = context.graph
 
     def taken(self, channel: Channel) -> bool:
-        """Whether there is a subscription, or something derived from it."""
+        """Whether the channel has a subscription, or an open channel derived from it."""
         children = self._graph.children(channel)
         return bool(channel.inlets) or any(not child.closed for child in children)
 
     def disown(self, node: str) -> None:
-        """A process is gone, and a successor of its name owns nothing."""
+        """A process is gone; another one of its name does not own what it derived."""
         for channel in self._graph.derived:
             if channel.owner == node:
                 channel.owned = False
 
     def review(self) -> None:
-        """After a change: begin the leases of channels that nobody holds now, stop the others'."""
+        """After a change: begin the leases of channels that nobody holds now, and stop the
+        others."""
         for channel in self._graph.derived:
             if channel.lease is None:
                 continue
@@ -42,7 +43,7 @@ class Leases:
                 self._context.set_timer("lease", channel.name, None)
 
     def has_run_out(self, channel: Derived) -> str:
-        """Why a channel ends whose time has passed; empty if it is held again."""
+        """Why a channel ends whose lease has run out; empty if somebody holds it again."""
         if channel.runs_out is None:
             return ""
         return (

@@ -1,4 +1,5 @@
-"""Who is in the fabric: names are claimed, processes join, leave, and go if they do not answer."""
+"""The members of the fabric: names are claimed, processes join and leave, and are taken for lost if
+they do not answer."""
 
 from __future__ import annotations
 
@@ -28,9 +29,11 @@ from activebroker.protocol.messages import (
 from activebroker.protocol.specs import Member
 
 log = logging.getLogger(__name__)
-FORGOTTEN = 10.0  # seconds after which an accusation has nothing to do with one before
-AT_ONCE = 0.5  # seconds in which the bearer of a name answers, if another process asks for it
-SOON = 3.0  # the same, if one asks that has borne it before: two do not take it from each other
+FORGOTTEN = 10.0  # seconds after which an accusation has nothing to do with the one before
+AT_ONCE = 0.5  # seconds in which a member has to answer if another process claims its name
+# The same if the other process had the name before, so that two processes do not take it from each
+# other in turn.
+SOON = 3.0
 
 
 class Membership:
@@ -45,16 +48,16 @@ class Membership:
         self._queue = queue
         self._endings = endings
         self._leases = leases
-        self._joining: dict[str, Member] = {}  # who waits for its turn to be a member
-        self._answered: dict[tuple[str, str], float] = {}  # when the accused did so, by accuser
+        self._joining: dict[str, Member] = {}  # processes whose request to join waits
+        self._answered: dict[tuple[str, str], float] = {}  # when, by accuser and accused
 
     # --- names --------------------------------------------------------------------------------
 
     def claim(self, body: ClaimName, done: Done) -> None:
-        """Free the name of a node for a new process, unless it is borne by a living one.
+        """Free the name of a node for a new process, unless a living one has it.
 
-        It does not wait for changes; that the old one is gone is a change before those that the
-        new one asks for.
+        A claim does not wait for changes. The loss of the old process is itself a change, which
+        comes before those that the new process asks for.
         """
 
         def proved() -> None:
@@ -72,12 +75,12 @@ class Membership:
         self.prove(body.name, proved, SOON if body.again else AT_ONCE)
 
     def _bears(self, name: str) -> Member | None:
-        """The process of this name, also one that is still about to be a member: it has the name
-        from the claim on, however long it has to wait for its turn."""
+        """The process of this name. One that waits to join has its name already."""
         return self._members.get(name) or self._joining.get(name)
 
     def bearer(self, body: ChangeRequest) -> str | None:
-        """Another process that bears the name which a request is for."""
+        """Another process that has the name of the supplier or the channel that a request wants
+        to make."""
         bearer: str | None = None
         if isinstance(body, OpenSupplier):
             channel = self._graph.channels.get(body.channel)
@@ -90,7 +93,7 @@ class Membership:
         return None if bearer == getattr(body, "node", None) else bearer
 
     def prove(self, name: str, then: Callable[[], None], patience: float = AT_ONCE) -> None:
-        """Take a member for lost that does not answer within `patience` seconds; then go on."""
+        """Take a member for lost unless it answers within `patience` seconds; then call `then`."""
         if (bearer := self._bears(name)) is None or name == self._me:
             then()
             return
@@ -102,10 +105,10 @@ class Membership:
 
         self._outside.call(name, ReportNode(), patience, answered)
 
-    # --- who comes, and who goes --------------------------------------------------------------
+    # --- members come and go ------------------------------------------------------------------
 
     def announced(self, member: Member) -> None:
-        """It asks to join, and has its name from now on."""
+        """A process asks to join; it has its name from now on."""
         self._joining[member.name] = member
 
     def join(self, body: Join) -> Change:
@@ -133,7 +136,7 @@ class Membership:
         return None
 
     def lost(self, node: str) -> None:
-        """A member fell silent: what it had is gone."""
+        """A member fell silent: all that it had is gone."""
         self._joining.pop(node, None)
         if node in self._members:
             log.warning("process %r is lost: it does not answer; %s", node, self._graph.at(node))
@@ -143,8 +146,8 @@ class Membership:
         self._queue.lost(node)
 
     def ended(self, node: str) -> None:
-        """The process of a member has ended: nobody waits for its silence. But where there is no
-        other broker, it may be started again, and has as long for that as when it is silent."""
+        """The process of a member has ended, so take it for lost at once. If it is the only broker
+        beside this node, it may be started again, and has as long for that as a silent one."""
         if (member := self._members.get(node)) is None:
             return
         brokers = {each.name for each in self._members.values() if each.is_broker}
@@ -167,13 +170,16 @@ class Membership:
             self._context.tell(name, changed)
 
     def judge(self, accuser: str, accusation: PeerSuspected) -> None:
-        """A member hears nothing of another. One that does not answer us either has to go.
+        """A member hears nothing of another one. Decide which of the two to expel, if any.
 
-        One that does may have stood still: then it will be heard again. Only if it is accused once
-        more when it has answered for a while, one of the two has to go. At once does one that
-        cannot be dialled, and was never heard by the other, which has given it up: whichever of the
-        two tells.
-        It does not wait for changes: they may wait for what cannot come.
+        If the accused does not answer this node either, it is expelled. If it answers, it may have
+        been suspended and will be heard again. One of the two is expelled only when the accusation
+        comes again some seconds after that answer.
+
+        A member that cannot be dialled, and has never been heard by the other, is expelled at once:
+        the other one has given it up. This holds for accuser and accused.
+
+        This does not wait for changes, since they may wait for what cannot come.
         """
         accused = accusation.peer
         one, other = self._members.get(accuser), self._members.get(accused)
@@ -203,7 +209,7 @@ class Membership:
         self._context.call(accused, ReportNode(), PATIENCE, answered)
 
     def _worse(self, accuser: str, accused: str) -> str:
-        """Whom to do without: a broker can be replaced."""
+        """Which of the two to expel: rather a broker, since others can replace it."""
         if self._members[accuser].is_broker and not self._members[accused].is_broker:
             return accuser
         return accused

@@ -1,4 +1,4 @@
-"""A third-party derivation, planned on the graph and carried out by the initiator's machine."""
+"""A move or an offload, planned on the graph and carried out by the initiator's machine."""
 
 from __future__ import annotations
 
@@ -37,22 +37,17 @@ Input = Begun | Prepared | Refused | Started | PartyLost | DeadlinePassed | Give
 
 @dataclass(slots=True)
 class Migration:
-    """The plan, and how the graph looks after it.
-
-    `stages` and `outputs` are by destination; `sources` are, by the new flow of a swap, its outlet
-    and what the flow is; `old_stages` are those that the origins give up.
-    """
+    """A move or an offload: its plan, the machine that carries it out, and the picture after it."""
 
     channel: Made
     plan: Plan
-    stages: dict[str, StageSpec]
-    old_stages: dict[str, int]
-    sources: dict[int, tuple[Outlet, FlowSpec]]
-    outputs: dict[str, list[FlowSpec]]
+    stages: dict[str, StageSpec]  # by destination
+    old_stages: dict[str, int]  # by origin, which gives it up
+    sources: dict[int, tuple[Outlet, FlowSpec]]  # by the new flow of a swap
+    outputs: dict[str, list[FlowSpec]]  # by destination
     new_flows: list[Flow]
-    # Nodes that retain events for the filter, and must hear what is acknowledged.
-    retained_at: list[str]
-    commit: Callable[[Graph], None]
+    retained_at: list[str]  # nodes that retain events for the filter: it sends acknowledgements
+    commit: Callable[[Graph], None]  # puts the new parts into the graph
     request: Move | Offload
     machine: Initiator = field(init=False)
 
@@ -60,15 +55,15 @@ class Migration:
         self.machine = Initiator(self.plan, self.request.patience)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """(source, target) nodes of the new flows and the hand-overs, for those that have to meet
-        first."""
+        """The (source, target) nodes that need a link between them: for the new flows, the
+        hand-overs, failures and acknowledgements."""
         flows = [(flow.outlet.node, flow.inlet.node) for flow in self.new_flows]
         flows += itertools.product(self.plan.destinations, [self.channel.owner, *self.retained_at])
         return [*flows, *itertools.product(self.plan.origins, self.plan.destinations)]
 
     def handle(self, input: Input, context: Context) -> Finish | None:
-        """Carry the plan out. Returns how it has ended, and before that, once, that it is overdue,
-        should it be."""
+        """Give an input to the machine, and carry out its effects. Returns how the move ended, when
+        it has; and once before, if it becomes overdue."""
         finish: Finish | None = None
         for effect in self.machine.handle(input, context.now):
             match effect:
@@ -92,7 +87,8 @@ class Migration:
 def plan_move(
     graph: Graph, me: str, channel: Derived, nodes: list[str], engine: str, request: Move
 ) -> Migration:
-    """Move the filter of a derived channel to `nodes`, at "supplier" those where `feeds` begin."""
+    """Plan to move the filter of a derived channel to `nodes`; at "supplier" these are the nodes of
+    the outlets that feed it."""
     parent = channel.parent
     old = list(channel.stages.values())
     old_outlets = [channel.outlets[stage.id] for stage in old]
@@ -101,7 +97,7 @@ def plan_move(
     by_node = {stage.node: stage for stage in new}
 
     recovered = channel.recovers
-    stays = local and not parent.recovers  # and will be lost with its suppliers
+    stays = local and not parent.recovers  # it will be lost with its suppliers
     swaps, inputs = [], []
     sources: dict[int, tuple[Outlet, FlowSpec]] = {}
     suppliers: list[tuple[str, str]] = []
@@ -146,7 +142,7 @@ def plan_move(
         saves=not recovered,
     )
     if not recovered:
-        channel.checkpoint, channel.fresh = None, not old  # without suppliers it has done nothing
+        channel.checkpoint, channel.fresh = None, not old  # without a stage it has done nothing yet
 
     def commit(graph: Graph) -> None:
         for stage in old:
@@ -187,7 +183,7 @@ def plan_offload(
     node: str,
     request: Offload,
 ) -> Migration:
-    """Hand what a supplier's outlet `own` serves by the flows `moved` to a relay at `node`."""
+    """Plan to hand the flows `moved` of a supplier's outlet `own` over to a relay at `node`."""
     stage = Stage(graph.new_id(), node)
     wanted = union(flow.inlet.predicate for flow in moved)
     relay = Relay(f"relay {stage.id}", channel, request.supplier, own, node, wanted)

@@ -1,4 +1,4 @@
-"""What the names in users' requests stand for; who mistypes one is told what is alike."""
+"""What the names in users' requests stand for; an unknown name is answered with similar ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from activebroker.protocol.specs import Member
 
 
 def channel_named(graph: Graph, name: str) -> Channel:
-    """An open channel. Raises UnknownChannel, or Closed."""
+    """The open channel of this name. Raises UnknownChannel, or Closed."""
     channel = graph.channels.get(name)
     if channel is None:
         raise UnknownChannel(f"There is no channel {name!r}." + suggestion(name, open_names(graph)))
@@ -21,8 +21,8 @@ def channel_named(graph: Graph, name: str) -> Channel:
 def place_named(
     members: dict[str, Member], channel: Channel, at: str, node: str
 ) -> tuple[list[str], str]:
-    """The nodes and the engine that a place means for a filter on `channel`; "consumer" and "spark"
-    mean `node`. Raises UnknownPlace."""
+    """The nodes and the engine that the place `at` means for a filter on `channel`; "consumer" and
+    "spark" mean `node`. Raises UnknownPlace."""
     if at == SUPPLIER:
         return list({outlet.node: None for outlet in channel.outlets.values()}), "python"
     if at == CONSUMER:
@@ -44,7 +44,7 @@ def open_names(graph: Graph) -> list[str]:
 
 
 def free_name(graph: Graph, name: str) -> str:
-    """`name`, with a number behind it if a channel has it already."""
+    """`name`, followed by a number if a channel has that name already."""
     taken, number, free = set(open_names(graph)), 1, name
     while free in taken:
         number += 1

@@ -1,5 +1,5 @@
-"""What the picture of a fabric is made of: channels and relays, the outlets that produce their
-events, the inlets that want them, and the flows between.
+"""The parts of the picture of a fabric: channels and relays, the outlets that produce their events,
+the inlets that want them, and the flows between outlets and inlets.
 """
 
 from __future__ import annotations
@@ -17,50 +17,45 @@ FIXED_PLACES = (SUPPLIER, CONSUMER, SPARK)
 
 @dataclass(slots=True)
 class Outlet:
-    """Produces a channel's events at `node`. `supplier` is None at a stage.
-
-    `drained`: it has ended, and nothing is retained there for anybody.
-    """
+    """Where a channel's events leave a node."""
 
     id: int
     node: str
-    supplier: str | None = None
-    drained: bool = False
+    supplier: str | None = None  # None at a filter
+    drained: bool = False  # it has ended, and retains nothing
 
 
 @dataclass(slots=True)
 class Inlet:
-    """Wants a channel's events at `node`: what `predicate` says, which may be wider than what the
-    filter there forwards (not `certain`).
+    """Where a channel's events arrive at a node.
 
-    `makes` is the derived channel whose filter it feeds, or the relay, None for a subscription;
-    `recovers`: if its node is lost, what it feeds goes on elsewhere. A relay's inlet wants its own
-    supplier's outlet only. `beside`: it is that of a filter at the supplier, and wants only streams
-    that begin beside it, and only those that feed no other inlet of that filter.
+    The inlet of a relay is fed by its own supplier's outlet only.
     """
 
     id: int
     node: str
-    predicate: str | None = None
-    makes: Made | None = None
+    predicate: str | None = None  # which events it wants; None: all
+    makes: Made | None = None  # the channel whose filter it feeds, or the relay; None: subscription
+    # It feeds a filter at its suppliers: it is fed by outlets of its own node only, and by none
+    # that feeds another inlet of the filter.
     beside: bool = False
-    recovers: bool = False
-    certain: bool = True
+    recovers: bool = False  # if its node is lost, what it feeds goes on elsewhere
+    certain: bool = True  # False: the predicate is wider than the filter's
 
     @property
     def subscribers(self) -> int | str:
-        """Names the inlets that share the streams between them: this one alone, or all of a filter
-        at its suppliers."""
+        """A key for the inlets that share a channel's streams between them: this one alone, or all
+        inlets of a filter at its suppliers."""
         return self.subscriber if self.beside else self.id
 
     @property
     def subscriber(self) -> str:
-        """Who takes the events in the end, wherever the inlet is."""
+        """The name of the subscriber that the inlet belongs to, at whichever node."""
         return f"inlet {self.id}" if self.makes is None else self.makes.name
 
     @property
     def relays(self) -> bool:
-        """Whether it is a relay's."""
+        """Whether this is the inlet of a relay."""
         return isinstance(self.makes, Relay)
 
 
@@ -82,7 +77,7 @@ class Flow:
 
     @property
     def crosses(self) -> bool:
-        """Whether it leads from one node to another."""
+        """Whether the flow leads from one node to another."""
         return self.outlet.node != self.inlet.node
 
     def spec(
@@ -114,43 +109,40 @@ class Flow:
 
 @dataclass(slots=True)
 class Next:
-    """The envelope with which a filter is to go on; `id` tells this change from others. `late`: it
-    goes on behind the request that began it."""
+    """A change of a filter to another envelope, while it is under way."""
 
-    id: int
+    id: int  # tells this change from others
     envelope: Envelope
-    late: bool = False
+    late: bool = False  # it is still under way after its request was answered
 
 
 @dataclass(slots=True, eq=False)
 class _Channel:
-    """`left` are outlets that have ended, and where something may still be retained for who takes
-    the channel. `subscribers` are those who take it, each with the offsets behind which it began
-    to.
-
-    `versions` are those of its events' class that it was opened with; what is derived from it and
-    has events of that class shares them. `ended` tells why it has.
-    """
+    """What root and derived channels have in common."""
 
     name: str
     type: TypeDescription
     closed: bool = False
-    ended: str = ""
+    ended: str = ""  # why
     outlets: dict[int, Outlet] = field(default_factory=dict)
     inlets: dict[int, Inlet] = field(default_factory=dict)
+    # Outlets that have ended, and may still retain events for subscribers.
     left: dict[int, Outlet] = field(default_factory=dict)
+    # By name, the offsets after which each has had the channel's events.
     subscribers: dict[str, Offsets] = field(default_factory=dict)
+    # The versions of the event class that processes have opened it with. Derived channels with
+    # events of the same class share this list.
     versions: list[TypeDescription] = field(default_factory=list)
 
     def outlet(self, supplier: str) -> Outlet | None:
-        """A supplier's, in its own process."""
+        """The outlet of a supplier, in the supplier's own process."""
         outlets = self.outlets.values()
         return next((each for each in outlets if each.supplier == supplier), None)
 
 
 @dataclass(slots=True, eq=False)
 class Root(_Channel):
-    """Has suppliers, with an outlet for each, in its own process."""
+    """A channel with suppliers; each has an outlet in its own process."""
 
     recovers: ClassVar[bool] = False
 
@@ -165,37 +157,30 @@ class Root(_Channel):
 
 @dataclass(slots=True, eq=False)
 class Derived(_Channel):
-    """Has what the filter in `envelope` makes of `parent`; an outlet for each of its stages. `at`
-    is its place, `asked` the one where it was asked to run, and `instead` why it is not there;
-    empty where nothing kept it from there.
-
-    `owned`: the process that derived it, `owner`, is there still. If not, and nobody takes it for
-    `lease` seconds (None: for ever), it ends, at `runs_out`.
-
-    `next` is what the filter changes to, while it does. `checkpoint` is where the filter could go
-    on if its node were lost; None and `fresh`: at the very beginning. None and not `fresh`: it
-    could not. `returning`: it is at its suppliers again, but what it made at an earlier place may
-    be lost still, so that it can go on elsewhere yet. `stopped`: it was, by an error, and does not
-    go on anywhere.
-    """
+    """A channel with the events that a filter makes of another channel; each of the filter's stages
+    has an outlet."""
 
     supplier: ClassVar[None] = None  # its outlets are not one supplier's
     _: KW_ONLY
     parent: Channel
     envelope: Envelope
-    at: str
-    owner: str
-    asked: str
-    instead: str = ""
-    owned: bool = True
-    lease: float | None = None
-    runs_out: float | None = None
+    at: str  # the filter's place
+    owner: str  # the process that derived the channel
+    asked: str  # the place where the filter was asked to run
+    instead: str = ""  # why the filter is not there
+    owned: bool = True  # the owner is still a member
+    lease: float | None = None  # seconds that it lives without owner and consumer; None: for ever
+    runs_out: float | None = None  # when that time is over
     stages: dict[int, Stage] = field(default_factory=dict)
-    next: Next | None = None
+    next: Next | None = None  # the change under way
+    # From where the filter goes on if its node is lost. Without one, it begins anew if it is
+    # `fresh`, and cannot go on if not.
     checkpoint: Checkpoint | None = None
     fresh: bool = True
+    # The filter is at its suppliers again, but what it made at an earlier place may still be lost:
+    # until then it can go on elsewhere.
     returning: bool = False
-    stopped: bool = False
+    stopped: bool = False  # by an error, so that it does not go on anywhere
 
     @property
     def root(self) -> Root:
@@ -207,13 +192,14 @@ class Derived(_Channel):
 
     @property
     def recovers(self) -> bool:
-        """Whether its filter goes on elsewhere if its node is lost. One at its suppliers does not:
+        """Whether the filter goes on elsewhere if its node is lost. One at its suppliers does not:
         they are lost with it."""
         return self.at != SUPPLIER or self.returning or self.beside
 
     @property
     def beside(self) -> bool:
-        """Whether it is at its supplier, which is a filter that goes on elsewhere."""
+        """Whether the filter is beside its parent's filter, which goes on elsewhere if it is
+        lost."""
         return self.at == SUPPLIER and self.parent.recovers
 
     @property
@@ -222,12 +208,12 @@ class Derived(_Channel):
 
     @property
     def wanting(self) -> list[Inlet]:
-        """The inlets of those who take it."""
+        """The inlets that want the channel's events."""
         return list(self.inlets.values())
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """(node, stage) where it is, and where it was and may have something still."""
+        """(node, stage) of the filter, now and at earlier places that may retain events."""
         now = [(stage.node, stage.id) for stage in self.stages.values()]
         return now + [(outlet.node, outlet.id) for outlet in self.left.values()]
 
@@ -241,24 +227,20 @@ class Derived(_Channel):
 
 @dataclass(slots=True, eq=False)
 class Relay:
-    """What a broker passes on of one supplier of the channel `parent`: `own` is the supplier's
-    outlet, which feeds it. It is placed, saved and recovered as a filter is, at one stage.
-
-    `subscribers` are those it serves, wherever they are (with no offsets: from the relay's begin).
-    `newcomers`: it serves those who come later, too. `wanted` is the predicate of its feed, `since`
-    the offsets from which on the feed carries that.
-    """
+    """Passes on the events of one supplier. It has one stage, which is placed, saved and recovered
+    as a filter's is."""
 
     recovers: ClassVar[bool] = True
     name: str
-    parent: Root
+    parent: Root  # the supplier's channel
     supplier: str
-    own: Outlet
+    own: Outlet  # the supplier's, which feeds the relay
     at: str
-    wanted: str | None
-    newcomers: bool = False
-    since: Offsets = field(default_factory=dict)
+    wanted: str | None  # the predicate of its feed: what its subscribers want together
+    newcomers: bool = False  # subscribers that come later are served by it, too
+    since: Offsets = field(default_factory=dict)  # from where on the feed has that predicate
     outlets: dict[int, Outlet] = field(default_factory=dict)
+    # By name, the offsets after which each is served; none: from the relay's begin.
     subscribers: dict[str, Offsets] = field(default_factory=dict)
     stages: dict[int, Stage] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
@@ -278,24 +260,24 @@ class Relay:
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """(node, stage) where it is."""
+        """(node, stage) of the relay."""
         return [(each.node, each.id) for each in self.stages.values()]
 
     @property
     def outlet(self) -> Outlet | None:
-        """Where it is served, None while it has no place."""
+        """The relay's outlet, None while it has no place."""
         return next(iter(self.outlets.values()), None)
 
     @property
     def wanting(self) -> list[Inlet]:
-        """The inlets of those whom it serves."""
+        """The inlets that the relay serves."""
         return [
             inlet for inlet in self.parent.inlets.values() if inlet.subscriber in self.subscribers
         ]
 
     @property
     def fed(self) -> bool:
-        """Whether its supplier, or what is retained of it, is there still."""
+        """Whether its supplier is still there, or retained events of it."""
         return self.own.id in self.parent.outlets or self.own.id in self.parent.left
 
     def stage_spec(
@@ -314,9 +296,9 @@ class Relay:
 
 
 Channel = Root | Derived
-Made = Derived | Relay  # by a stage: of a filter, or of a relay
+Made = Derived | Relay  # made by stages: those of a filter, or that of a relay
 
 
 def inputs_of(made: Made) -> Offsets:
-    """How far it has come with what feeds it, by its last checkpoint."""
+    """How far a filter or relay has come with its inputs, by its last checkpoint."""
     return made.checkpoint.inputs if made.checkpoint is not None else {}

@@ -1,8 +1,7 @@
-"""Filters at their suppliers, and where they run instead if one of those cannot run them.
+"""Filters at their suppliers, and where a filter runs instead if one of these cannot run it.
 
-A process may lack what a filter imports, or have another version of Python. It is a supplier all
-the same: the filter moves to the next place that can run it, and what its suppliers send there is
-selected by its predicate.
+A process may lack a filter's imports, or have another version of Python. It can be a supplier all
+the same: the filter runs at another place, and its suppliers send it what its predicate selects.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Placing:
-    """Connects channels, and places filters beside their suppliers for that."""
+    """Connects channels, and places filters beside the suppliers that are connected."""
 
     def __init__(
         self,
@@ -43,8 +42,8 @@ class Placing:
         self._recoveries = recoveries
 
     def connect(self, channel: Channel) -> Change:
-        """Give every inlet of a channel, and of what is derived from it at the supplier, a flow
-        from every outlet."""
+        """Give every inlet of a channel a flow from every outlet; the same for the channels that
+        are derived from it at the supplier."""
         for child in self._graph.children(channel):
             if self._is_beside(child):
                 yield from self._beside(child)
@@ -53,7 +52,7 @@ class Placing:
         yield from self._wiring.connect(channel)
 
     def _is_beside(self, child: Derived) -> bool:
-        """Whether a filter runs, or begins, wherever the parent channel has an outlet."""
+        """Whether a filter runs, or is to run, wherever the parent channel has an outlet."""
         waits = self._recoveries.waits(child.parent.name) or self._recoveries.waits(child.name)
         return child.at == SUPPLIER and not child.closed and not waits
 
@@ -69,7 +68,7 @@ class Placing:
     def _instead(self, channel: Derived, reason: str) -> Change:
         """Put a filter at one place that can run it; end its channel if there is none."""
         for child in self._graph.children(channel):
-            if self._is_beside(child) and child.stages:  # it runs beside this one, which leaves
+            if self._is_beside(child) and child.stages:  # it runs beside this filter, which leaves
                 yield from self._instead(child, reason)
         asked = channel.asked
         places = [channel.owner, *self._recoveries.candidates(channel)]
@@ -78,7 +77,7 @@ class Placing:
             behind = yield from self._queue.catch_up()
             if not self._is_beside(channel):
                 return  # it ended, or goes on elsewhere
-            if behind:  # who was lost has no part in it, and may be why it failed before
+            if behind:  # a node was lost meanwhile, which may be why an attempt failed: begin anew
                 yield from self._instead(channel, reason)
                 return
             if node not in self._members:
@@ -102,7 +101,7 @@ class Placing:
         )
 
     def _put(self, channel: Derived, node: str) -> Change:
-        """Move a filter from its suppliers to a node, or begin with it there."""
+        """Move a filter from its suppliers to a node, or start it there if it runs nowhere yet."""
         at = CONSUMER if node == channel.owner else node
         if channel.stages:
             move = Move(channel.name, at, channel.owner, PATIENCE)

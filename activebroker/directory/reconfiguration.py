@@ -1,8 +1,8 @@
-"""A derived channel's filter is given other parameters, at one event of each stream.
+"""Gives a derived channel's filter other parameters, at one event of each stream.
 
-What the filter is sent is first widened to what it wants with the old parameters or with the new
-ones. When it has filtered all that was sent before, it takes the new ones; then what it is sent is
-narrowed again. So no event is missing that it forwards, whichever decide.
+First the filter is sent all events that it wants with the old or with the new parameters. When it
+has filtered what was sent before that, it takes the new parameters; then it is sent only what these
+want. So it gets every event that it would forward, with the old parameters or with the new ones.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
         raise
     if not change.late:
         channel.next = None
-        if outcome is None or channel.envelope is not change.envelope:  # else it has in part
+        if outcome is None or channel.envelope is not change.envelope:  # else some did not change
             yield from wiring.narrow(channel)
     if outcome is not None:
         raise ReconfigurationFailed(f"The filter of channel {channel.name!r} {outcome}.")
@@ -76,8 +76,8 @@ def _change(
     sent: list[Any],
     widened: dict[int, Offsets],
 ) -> Change:
-    """Let the stages change, each behind what it was `sent`. Returns what has become of that, if
-    they have not."""
+    """Let the stages change, each after what it was `sent`. Returns what went wrong, None if
+    nothing did."""
     stages = list(channel.stages.values())
     behind: dict[int, dict[int, Offsets]] = {stage.id: {} for stage in stages}
     passed: dict[int, Offsets] = {stage.id: {} for stage in stages}
@@ -99,7 +99,7 @@ def _change(
         patience,
     )
     failures: list[str] = []
-    others: list[str] = []  # that go on as they were, and why
+    others: list[str] = []  # the stages that go on as they were, and why
     changing = False
     for stage, answer in zip(stages, answers, strict=True):
         if answer is False:
@@ -113,13 +113,13 @@ def _change(
             if kept == [True]:
                 others.append(f"{stage.node!r} {LATE}")
             failures.append(f"{STAYS}: {stage.node!r} {LATE}")
-    if channel.envelope is change.envelope:  # the directory has its new state
+    if channel.envelope is change.envelope:  # a checkpoint with it has come meanwhile
         return None
     if failures and channel.recovers:
-        change.late = changing  # then it is narrowed when the directory has its new state
+        change.late = changing  # then the predicate is narrowed when the checkpoint comes
         return CHANGING if changing else failures[0]
     if stages and not changing and len(failures) == len(stages):
         return failures[0]
-    # Of those at its suppliers, some may be lost, or have ended.
+    # A filter at its suppliers: some of its stages may be lost, or have ended.
     channel.envelope, channel.next = change.envelope, None
     return f"has changed, but {' and '.join(others)}: reconfigure it again" if others else None

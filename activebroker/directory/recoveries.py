@@ -1,10 +1,10 @@
-"""When a lost filter or relay goes on: at once, after a pause, when its turn has come, or no more.
+"""When a lost filter or relay goes on: at once, after a pause, in its turn, or not at all.
 
-A filter may be the cause of the deaths by which it was lost. So recovery has a budget. Which of
-those at one host it was comes out by placing them apart: one that is suspect goes where no other is
-that may be the cause, others wait until it has been tried, and it never goes where the directory
-is, with which the fabric would end. If there is no such place, or none that answers, it waits a
-while for one: who has died may come back.
+A filter may itself have caused the deaths by which it was lost, so recovery has a budget. To find
+out which of several filters at a host it was, they are placed apart. A suspect goes to a broker
+where no other filter may be the cause, and the others wait until it has been tried. It never goes
+to the directory's node, with which the whole fabric would end. If there is no such broker, or none
+answers, the filter waits a while: a broker that died may come back.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from activebroker.protocol.messages import ReportSent, Undeploy
 from activebroker.protocol.specs import NOWHERE, Offsets
 
 log = logging.getLogger(__name__)
-TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it comes further before
-WAIT, LONGEST_WAIT = 2.0, 30.0  # seconds for another broker; the longer if nobody else takes it
-LOOK_UP = 0.25  # seconds between looks whether there is one
-ONCE_MORE = 1.0  # seconds until those are asked again that did not answer
+TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it gets further before
+# Seconds to wait for another broker; the longer one if no other process can take the filter.
+WAIT, LONGEST_WAIT = 2.0, 30.0
+LOOK_UP = 0.25  # seconds between two looks for such a broker
+ONCE_MORE = 1.0  # seconds until processes that did not answer are asked again
 
 
 @dataclass(slots=True)
 class Search:
-    """For a place; `none`: since when there is none. `tried`: since when those that there are were,
-    in vain. `left`: the stages that it had before, or was to have."""
+    """The search for a place for a lost filter or relay."""
 
-    none: float
-    tried: float | None = None
-    left: Stages = ()
+    none: float  # since when there is no place
+    tried: float | None = None  # since when places have been tried without success
+    left: Stages = ()  # those that it had before, or was to have
     refusals: Refusals = field(default_factory=Refusals)
 
 
 class Recoveries:
-    """What goes on later has a timer `recover NAME`."""
+    """Recovers lost filters and relays; each that has to wait has a timer `recover NAME`."""
 
     def __init__(
         self,
@@ -61,21 +61,22 @@ class Recoveries:
         self._waiting: dict[str, Search] = {}
 
     def waits(self, name: str) -> bool:
-        """Whether it is to go on, and does not yet."""
+        """Whether a filter or relay waits for its recovery."""
         return name in self._waiting
 
     def candidates(self, made: Made) -> list[str]:
-        """Where it can run, the best place first."""
+        """The nodes where a filter or relay can run, the best first."""
         return self._recovery.candidates(made)
 
     def forget(self, name: str) -> None:
-        """It has ended."""
+        """A filter or relay has ended."""
         self._records.pop(name, None)
         if self._waiting.pop(name, None) is not None:
             self._context.set_timer("recover", name, None)
 
     def died(self, node: str) -> Change:
-        """A process has died: remember what it had, and what that had to do."""
+        """A process has died: note it for the filters and relays that it ran, with the events that
+        each had under way."""
         lost = [
             each
             for each in self._graph.all_made()
@@ -90,14 +91,15 @@ class Recoveries:
         acquit(found, self._records.values(), self._budget, now)
 
     def recover(self, made: Made, also: Stages = ()) -> Change:
-        """Let it go on from its last checkpoint, now or later. Returns why it does not, if so.
+        """Let a filter or relay go on from its last checkpoint, now or later. Returns why it
+        cannot, empty if it can.
 
         `also`: see `Recovery.recover`.
         """
         name, now = made.name, self._context.now
         search = self._waiting.pop(name, None) or Search(now)
         search.left = (*search.left, *also)
-        relay = isinstance(made, Relay)  # which runs nobody's code
+        relay = isinstance(made, Relay)  # it runs no code of users, and causes no deaths
         if not relay and (why := self._recovery.impossible(made)):
             return f"it could not go on elsewhere: {why}"
         record = self._records.get(name, Record())
@@ -118,7 +120,7 @@ class Recoveries:
         places = [each for each in places if not refused.final(self._members[each])]
         spared = any(map(self._recovery.is_spare, places))
         patience = LONGEST_WAIT if not places else WAIT if deaths else 0.0
-        if taken:  # there is one, where another is tried
+        if taken:  # there is a broker, where another filter is tried now
             search.none, patience = now, LONGEST_WAIT
         if not spared and now - search.none < patience:
             yield from self._later(made, search, LOOK_UP)
@@ -139,7 +141,7 @@ class Recoveries:
         return ""
 
     def _not_now(self, made: Made, search: Search, places: list[str], since: float) -> Change:
-        """None of `places` took it. They are asked again, for a while, unless none can run it."""
+        """None of `places` took the filter. Ask them again for a while, unless none can run it."""
         if why := self._recovery.impossible(made):
             return f"it could not go on elsewhere: {why}"
         refused, lasts = search.refusals, self._context.now - since
@@ -150,7 +152,7 @@ class Recoveries:
         return f"it could not go on elsewhere: {refused.story() or 'there is no broker'}"
 
     def _stuck(self, made: Made) -> Change:
-        """How far it has come, by supplier of which it has been sent more."""
+        """How far a filter or relay has come, by supplier with events under way to it."""
         graph = self._graph
         if isinstance(made, Relay):
             feeds = [made.own]
@@ -169,7 +171,7 @@ class Recoveries:
                     if offset > (come := inputs.get(supplier, NOWHERE)):
                         stuck[supplier] = come
                 continue
-            # What does not tell, or has died with what it feeds, may have sent as much as that.
+            # An outlet that does not answer, or died together with the filter, may have sent more.
             if outlet.supplier is not None and graph.relay_at(outlet) is None:
                 stuck[outlet.supplier] = inputs.get(outlet.supplier, NOWHERE)
             else:
@@ -179,8 +181,8 @@ class Recoveries:
         return stuck
 
     def _on_trial(self, made: Made, deaths: int) -> list[str]:
-        """Where it does not go yet: to a suspect that has not had the time to prove anything; nor,
-        if it is suspect itself, to another that had its share in a death."""
+        """The brokers to avoid for now: those where a suspect has not run for long enough; and, for
+        a suspect itself, also those of any filter that was involved in a death."""
         enough = 1 if deaths >= self._budget.suspect else self._budget.suspect
         nodes = []
         for each in self._graph.all_made():
@@ -194,8 +196,8 @@ class Recoveries:
         return list(spare)
 
     def _later(self, made: Made, search: Search, after: float) -> Change:
-        """Until then it is nowhere: not at hosts that live, nor at the next process of the name of
-        its last one."""
+        """Try again after a time. Until then the filter runs nowhere: it is taken down where hosts
+        still live, and is not expected at a new process of its last host's name."""
         search.left = tuple(dict.fromkeys([*search.left, *made.places]))
         self._waiting[made.name] = search
         self._graph.unplace(made)

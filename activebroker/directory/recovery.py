@@ -1,11 +1,11 @@
-"""When the node of a derived channel's filter, or of a relay, is lost: it goes on at another place.
+"""Recovery: a derived channel's filter, or a relay, whose node was lost goes on at another place.
 
-It starts from its last checkpoint. Who fed it sends again what the checkpoint has not seen, which
-was retained for it; who takes its events tells how far it has come, and gets no event again. So
-consumers miss nothing and see nothing twice, as long as what the filter makes is a function of what
-it gets.
+It starts from its last checkpoint. The outlets that feed it send again what came after the
+checkpoint, which they have retained for it. Its consumers say what they have already, and are not
+sent that again. So consumers miss nothing and see nothing twice, as long as the filter's output is
+a function of its input.
 
-A filter is put together again from its consumers upwards: when it starts, those whom its events are
+Filters are recovered from the consumers upwards: when a filter starts, those that its events are
 for are there. A relay is a filter that forwards everything.
 """
 
@@ -34,18 +34,18 @@ from activebroker.protocol.specs import Member, Offsets, later
 
 log = logging.getLogger(__name__)
 
-Stages = tuple[tuple[str, int], ...]  # node and stage
-PROOF = 3.0  # seconds in which a node has to answer that is to take a filter
+Stages = tuple[tuple[str, int], ...]  # (node, stage)
+PROOF = 3.0  # seconds in which a node has to answer before it is given a filter
 
 
 @dataclass(slots=True)
 class Refusals:
-    """Why processes did not take a filter; each says which it is of."""
+    """Why processes did not take a filter; each error names its process."""
 
     errors: dict[Member, ActiveBrokerError] = field(default_factory=dict)
 
     def final(self, member: Member | None) -> bool:
-        """Whether a process cannot run it, however often it is asked."""
+        """Whether a process cannot run the filter, however often it is asked."""
         error = self.errors.get(member) if member is not None else None
         return error is not None and not isinstance(error, Unreachable | DeadlineExceeded)
 
@@ -54,7 +54,7 @@ class Refusals:
 
 
 class Recovery:
-    """Changes of the directory that put lost filters together again."""
+    """Changes that let lost filters and relays go on."""
 
     def __init__(self, context: Context, wiring: Wiring) -> None:
         self._context = context
@@ -64,7 +64,7 @@ class Recovery:
         self._wiring = wiring
 
     def impossible(self, made: Made) -> str:
-        """Why it cannot go on, wherever that were; empty if it can."""
+        """Why a filter or relay cannot go on at any place; empty if it can."""
         match made:
             case Relay():
                 return "" if self._feeds(made) else "its supplier is gone"
@@ -83,11 +83,13 @@ class Recovery:
         suspect: bool = False,
         avoid: Iterable[str] = (),
     ) -> list[str]:
-        """Where the filter can go on: where it was to be, else at brokers, the directory's last, of
-        the others the least laden first; then at the one who derived it, and at its consumers.
+        """The nodes where a filter can go on, the best first.
 
-        It goes to none of `avoid`. If it may be what its host `died` of, it does not go to the
-        directory's node, unless that has derived it; once it is `suspect`, only to other brokers.
+        That is the broker where it was to be; the other brokers, the least loaded first and the
+        directory's last; the process that derived it; and its consumers.
+
+        It goes to none of `avoid`. If its host `died`, perhaps by the filter, it does not go to the
+        directory's node, unless that has derived it. A `suspect` goes only to other brokers.
         """
         load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
         for each in self._graph.all_made():
@@ -105,7 +107,7 @@ class Recovery:
                     for stage in child.stages.values()
                 ]
                 places = dict.fromkeys([*beside, *brokers, made.owner, *consumers])
-            case Relay():  # to hand its fan-out back to its supplier is the last resort
+            case Relay():  # its supplier comes last: the fan-out was to be taken off it
                 places = dict.fromkeys([*brokers, *reversed(consumers), made.owner])
         found = [name for name in places if name in self._members and name not in avoid]
         if died:
@@ -116,21 +118,21 @@ class Recovery:
         return found
 
     def is_spare(self, node: str) -> bool:
-        """Whether it is a broker that the fabric can do without."""
+        """Whether a node is a broker that the fabric can do without."""
         return self._members[node].is_broker and node != self._me
 
     def recover(
         self, made: Made, places: list[str], refusals: Refusals, also: Stages = ()
     ) -> Change:
-        """Put a channel's filter together again at the first of `places` that takes it. Returns
-        the node; None if there was none, and the picture is what it was.
+        """Let a filter or relay go on at the first of `places` that takes it. Returns that node, or
+        None if no place did; then the picture is as it was.
 
-        `also` are (node, stage) of a derivation that was under way; what is left of them goes.
+        `also` are the stages of a move that was under way; they are taken down, too.
         """
         graph = self._graph
         old = list(dict.fromkeys([*made.places, *also]))
         yield from self._wiring.tidy((node, Undeploy(stage, discard=True)) for node, stage in old)
-        if made.stopped:  # as they have told by now, and it would be anew
+        if made.stopped:  # the nodes have told so by now; it would be stopped again
             return None
         outlets = tuple(stage for _, stage in old)
         inlets = made.wanting
@@ -140,14 +142,14 @@ class Recovery:
         )
         received: dict[int, Offsets] = {}
         for inlet in inlets:
-            if inlet.makes is not None:  # should it be lost as well, it will go on from there
+            if inlet.makes is not None:  # if that filter is lost, too, it will go on from there
                 received[inlet.id] = inputs_of(inlet.makes)
         for inlet, got in zip(asked, came, strict=True):
             if got is not None:
                 received[inlet.id] = got
             elif inlet.node in self._members:
                 self._context.outside.expel(inlet.node)
-        for inlet in inlets:  # what was before they began is not for them, or has holes for them
+        for inlet in inlets:  # what was before a subscriber began is not for it, or has holes
             if inlet.id in received:
                 began = made.subscribers.get(inlet.subscriber, {})
                 received[inlet.id] = later(received[inlet.id], began)
@@ -171,11 +173,11 @@ class Recovery:
         if stage.node in self._members:
             yield from self._connect(made, stage, feeds, received)
         else:
-            self._serve(made, stage, feeds)  # it is lost there, as others with that node
+            self._serve(made, stage, feeds)  # the node is lost by now, and recovery begins again
         return stage.node
 
     def _relocate(self, channel: Derived, node: str) -> None:
-        """A filter goes on at a node."""
+        """Note in the picture that a filter goes on at a node."""
         channel.left.clear()
         channel.returning = False
         if not channel.beside:
@@ -186,7 +188,7 @@ class Recovery:
             return
         for child in self._graph.children(channel):
             for each in child.stages.values():
-                if child.at == SUPPLIER and each.node != node:  # which could not run this one
+                if child.at == SUPPLIER and each.node != node:  # the filter could not run there
                     self._graph.relocate(child, each.node)
                     child.instead = (
                         f"Channel {channel.name!r}, whose filter was beside it, goes on at "
@@ -195,13 +197,13 @@ class Recovery:
 
     def _start(self, made: Made, places: list[str], engine: str, refusals: Refusals) -> Change:
         """Start a filter from its checkpoint at the first of `places` that takes it, or is lost
-        meanwhile. Returns the stage, None if there was none."""
+        while it does. Returns the stage, None if there was none."""
         graph = self._graph
         for node in places:
             if (member := self._members.get(node)) is None:
                 continue
             (heard,) = yield Attempt([(node, ReportNode())], PROOF)
-            if heard is None:  # it may be dead already: the filter is not to be blamed for that
+            if heard is None:  # the node may be dead already, and that is not the filter's fault
                 refusals.errors[member] = Unreachable(f"{node!r} did not answer")
                 continue
             stage = graph.place(made, node, engine)
@@ -221,9 +223,11 @@ class Recovery:
         yield from self._wiring.tidy([(stage.node, Undeploy(stage.id, discard=True))])
 
     def _feeds(self, made: Made) -> list[tuple[Outlet, bool]]:
-        """The outlets of the parent that retain events for the filter, or will make them: those
-        that serve it no more first, and of each supplier in the order in which they served it.
-        True: it is still served from there, if not now."""
+        """The outlets of the parent that retain events for the filter, or will make some.
+
+        Those that no longer serve the filter come first, in the order in which they did. With each
+        comes whether it still serves the filter, or will again.
+        """
         graph, parent = self._graph, made.parent
         if isinstance(made, Relay):
             own = made.own
@@ -231,15 +235,15 @@ class Recovery:
             return [(own, own.id in parent.outlets)] if lives else []
         earlier_places = [each for each in parent.left.values() if each.supplier is None]
         if any(each.node not in self._members for each in earlier_places):
-            return []  # the parent's filter goes on anew as well, and will feed it from there
+            return []  # the parent's filter is recovered as well, and will feed this one then
         serving = [outlet for outlet, flows in graph.feeds(made) if flows]
         earlier = [each for each in graph.retaining(parent, made.name) if each not in serving]
         feeds = [(outlet, False) for outlet in earlier] + [(outlet, True) for outlet in serving]
         return [(outlet, serves) for outlet, serves in feeds if self._lives(outlet)]
 
     def _lives(self, outlet: Outlet) -> bool:
-        """Whether what an outlet retains can still come. A lost relay goes on if its supplier
-        lives; one of a dead supplier retains nothing."""
+        """Whether what an outlet retains can still come. A lost relay goes on if its supplier is
+        alive; otherwise it has nothing to go on with."""
         if (relay := self._graph.relay_at(outlet)) is None:
             return outlet.node in self._members
         return relay.own.node in self._members and relay.fed
@@ -263,8 +267,8 @@ class Recovery:
         pairs = [(flow.outlet.node, flow.inlet.node) for flow in flows]
         self._wiring.greet([*pairs, (stage.node, made.owner)])
         self._wiring.expect(flows)
-        # A supplier's own outlet may not be at the end yet of what it gave a relay's subscribers
-        # itself.
+        # The supplier's own outlet may not have sent yet all that it gave the relay's subscribers
+        # before the offload.
         behind = isinstance(made, Relay)
         yield from self._wiring.tidy(
             (stage.node, OpenFlow(flow.spec(since=at, behind=behind, began=began)))
@@ -287,7 +291,8 @@ class Recovery:
     def _serve(
         self, made: Made, stage: Stage, feeds: list[tuple[Outlet, bool]]
     ) -> list[tuple[Flow, tuple[int, ...]]]:
-        """Let a stage be fed, in the picture. Returns the flows to open, with those they follow."""
+        """Add the flows into a stage to the picture. Returns those to open, each with the flows
+        that it follows."""
         graph = self._graph
         inlet = made.parent.inlets[stage.id]
         up: list[tuple[Flow, tuple[int, ...]]] = []

@@ -1,4 +1,4 @@
-"""What `fabric.status()` tells: the directory's picture, with every node's own counters."""
+"""What `fabric.status()` returns: the directory's picture, with every node's own counters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 2.0  # seconds for a node to answer; one that does not is shown witho
 
 
 def report(context: Context, stories: Stories, done: Done) -> None:
-    """Ask all nodes for their counters, and tell `done` the whole."""
+    """Ask all nodes for their counters, and give `done` the status."""
     members, graph, now = context.members, context.graph, context.now
     nodes: dict[str, NodeStatus] = {}
     status = Status(

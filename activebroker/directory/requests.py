@@ -1,8 +1,8 @@
 """The queue of requests: changes of the fabric, one at a time, in the order of their requests.
 
-A change is a generator: it yields calls to nodes (or an attempt at some) and is resumed with their
-answers, or a migration and is resumed with its outcome; so it reads in the order in which it
-happens. The calls are few (events never pass here).
+A change is a generator. It yields calls to nodes, or an `Attempt` at some, and is resumed with
+their answers; or it yields a migration, and is resumed with its outcome. So it reads in the order
+in which things happen.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Calls = list[tuple[str, CallBody]]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Calls to nodes that may be gone: None is the answer of one that is, or does not answer
-    within `patience` seconds."""
+    """Calls to nodes that may be gone. The answer is None for a node that is gone, or does not
+    answer within `patience` seconds."""
 
     calls: Calls
     patience: float = PATIENCE
@@ -41,8 +41,7 @@ Obstacle = Callable[[], str | None]
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """`held_since`: when it was first passed over because its way was not clear, which it has not
-    been since."""
+    """A change in the queue. `held_since`: since when its obstacle has held it up."""
 
     change: Change
     done: Done
@@ -58,28 +57,27 @@ class ChangeEnded:
 
 @dataclass(frozen=True, slots=True)
 class MigrationEnded:
-    """`late`: its change had gone on before, when it was overdue."""
+    """A move or an offload has ended."""
 
     migration: Migration
     finish: Finish
-    late: bool
+    late: bool  # it was overdue, and its change has ended before
 
 
 Fact = ChangeEnded | MigrationEnded
 
 
 class RequestQueue:
-    """`facts` are what others have to learn of what has come to pass: they take them, and call
-    `go_on`. `migrations` are those that have not ended, by derivation."""
+    """The changes that wait, the one that is carried out, and the migrations under way."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.facts: deque[Fact] = deque()
+        self.facts: deque[Fact] = deque()  # for the directory, which takes them and calls `go_on`
         self._happened: deque[Change] = deque()
         self._queue: deque[Waiting] = deque()
         self._busy = False
-        self.migrations: dict[int, Migration] = {}  # with those that are overdue
-        self._awaited: tuple[Migration, Done] | None = None  # for which the current change waits
+        self.migrations: dict[int, Migration] = {}  # by derivation, with those that are overdue
+        self._awaited: tuple[Migration, Done] | None = None  # the one the current change waits for
 
     def submit(
         self,
@@ -90,27 +88,27 @@ class RequestQueue:
     ) -> None:
         """Queue a change; `done` gets its result or its error.
 
-        `obstacle` tells what it has to wait for, if anything; others do not wait with it. After
-        `patience` seconds of that, while nothing else keeps it waiting, it is refused.
+        `obstacle` returns what the change has to wait for, if anything; others may overtake it
+        meanwhile. It is refused once its obstacle has held it up for `patience` seconds.
         """
         self._queue.append(Waiting(change, done, obstacle, patience))
         self.go_on()
 
     def submit_first(self, change: Change) -> None:
-        """Queue what has happened already, before all that is only asked for."""
+        """Queue a change for what has happened already, before all requests."""
         self._happened.appendleft(change)
         self.go_on()
 
     def catch_up(self) -> Change:
-        """Within a change: carry out what has happened since it began. Returns whether there was
-        anything."""
+        """Within a change, carry out the changes for what has happened since it began. Returns
+        whether there were any."""
         behind = bool(self._happened)
         while self._happened:
             yield from self._happened.popleft()
         return behind
 
     def lost(self, node: str) -> None:
-        """A member fell silent: tell the migrations in which it has a part."""
+        """A member fell silent: tell the migrations that it takes part in."""
         for migration in list(self.migrations.values()):
             if node in migration.plan.involved:
                 self._handle(migration, PartyLost(node))
@@ -118,16 +116,16 @@ class RequestQueue:
     def move_on(
         self, derivation: int, input: Prepared | Refused | Started | DeadlinePassed
     ) -> None:
-        """A message for a migration, or the time for which it has waited."""
+        """Give a migration a message, or its timer."""
         if (migration := self.migrations.get(derivation)) is not None:
             self._handle(migration, input)
 
     def give_up(self, migration: Migration, reason: str) -> None:
-        """What a migration moves cannot wait for it any more: it fails."""
+        """Let a migration fail: the filter that it moves has to be recovered."""
         self._handle(migration, GivenUp(reason))
 
     def migration_of(self, name: str) -> Migration | None:
-        """The derivation of a channel, or of a relay, that is under way, if one is."""
+        """The migration of a channel or a relay that is under way, if there is one."""
         mine = (each for each in self.migrations.values() if each.channel.name == name)
         return next(mine, None)
 
@@ -136,13 +134,13 @@ class RequestQueue:
         return list(self.migrations.values())
 
     def overdue(self) -> list[Migration]:
-        """The migrations that go on behind the change that began them."""
+        """The migrations under way whose change has ended."""
         awaited = None if self._awaited is None else self._awaited[0]
         return [each for each in self.migrations.values() if each is not awaited]
 
     def go_on(self) -> None:
-        """Carry out the next change whose way is clear, unless the facts are still to be learned:
-        what is done about them comes first."""
+        """Carry out the next change without an obstacle, unless the directory has facts to handle
+        first."""
         if self._busy or self.facts:
             return
         if self._happened:
@@ -161,10 +159,10 @@ class RequestQueue:
         self._resume(change, done, None, None)
 
     def expire(self) -> None:
-        """Refuse what has waited too long for its way to be clear."""
+        """Refuse the changes that their obstacles have held up for too long."""
         for waiting in list(self._queue):
             if waiting not in self._queue:
-                continue  # whoever was told has set it free
+                continue  # the refusal of another change has let it run
             since, obstacle = waiting.held_since, waiting.obstacle()
             if obstacle is None:
                 waiting.held_since = None
@@ -183,7 +181,7 @@ class RequestQueue:
         except ActiveBrokerError as failure:
             self._end(done, None, failure)
         except Exception as failure:
-            # A fault of ours: the one who asked is told, and the others are served.
+            # A fault of ours: the request gets an error, and others are still served.
             log.exception("a change of the fabric failed")
             self._end(done, None, ActiveBrokerError(f"The directory failed: {failure!r}"))
         else:

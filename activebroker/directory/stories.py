@@ -1,7 +1,7 @@
-"""What the directory tells of derivations: those under way, and the last that have ended.
+"""What the directory tells of moves and offloads: those under way, and the last that have ended.
 
-Each party has its own part of a story, by its own clock. Its times are brought to those of the
-directory, to within half the time that the question and the answer take.
+Each party has its own part of a story, by its own clock. Its times are converted to the directory's
+clock, to within half the time that question and answer take.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from derivation.protocol import Finish, Outcome, Party, Plan
 from derivation.story import Step
 
 log = logging.getLogger(__name__)
-KEPT = 100  # derivations that have ended
+KEPT = 100  # moves and offloads that have ended
 SHOWN = 10  # of these, in a status
 PATIENCE = 2.0  # seconds for a party to tell its part
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The initiator's part in a derivation, and how it goes or went in a few words."""
+    """The initiator's part in a move, and how the move goes or went."""
 
     plan: Plan
     steps: tuple[Step, ...]
@@ -46,7 +46,7 @@ class Stories:
         self._outcomes: deque[EndedMove] = deque(maxlen=SHOWN)
 
     def ended(self, migration: Migration, finish: Finish) -> None:
-        """Remember how a derivation went."""
+        """Remember how a move went."""
         outcome, reason = finish.outcome.value, finish.reason
         if finish.outcome is not Outcome.COMPLETED:
             plan = migration.plan
@@ -63,7 +63,7 @@ class Stories:
         return list(self._outcomes)
 
     def tell(self, channel: str, done: Done) -> None:
-        """Gather the story of a channel's last derivation from all who had a part in it."""
+        """Gather the story of a channel's last move from all its parties."""
         going = [
             Told(each.plan, each.machine.story(), self._going(each))
             for each in self._queue.under_way()
@@ -72,8 +72,8 @@ class Stories:
         if not told:
             known = (each.plan.channel for each in self._ended)
             error = UnknownChannel(
-                f"No derivation of a channel {channel!r} is known. The stories of the last {KEPT} "
-                "moves and offloads are kept." + suggestion(channel, known)
+                f"No move of a channel {channel!r} is known. The stories of the last {KEPT} moves "
+                "and offloads are kept." + suggestion(channel, known)
             )
             done(None, error)
             return

@@ -7,13 +7,13 @@ from activebroker.core.errors import ChannelTypeConflict
 from activebroker.directory.parts import Channel
 from activebroker.events import TypeDescription, differences
 
-MOST_VERSIONS = 64  # of a channel: each new one is compared with all
+MOST_VERSIONS = 64  # of one channel; each new version is compared with all of them
 
 
 def add_version(channel: Channel, type: TypeDescription) -> None:
     """Let the events of a channel be of this type, too.
 
-    Raises ChannelTypeConflict unless it is a version of all that the channel was opened with.
+    Raises ChannelTypeConflict unless the type agrees with all versions that the channel has.
     """
     known = channel.versions
     if any(_is_same(type, each) for each in known):
@@ -40,7 +40,7 @@ def add_version(channel: Channel, type: TypeDescription) -> None:
 
 
 def share_versions(channel: Channel, parent: Channel) -> None:
-    """What is derived may have the very events of its parent: a version of these is one of both."""
+    """Give a derived channel the versions of its parent, if its events are of the same class."""
     same = any(channel.type.fingerprint == each.fingerprint for each in parent.versions)
     channel.versions = parent.versions if same else [channel.type]
 

@@ -23,7 +23,7 @@ from activebroker.protocol.specs import Offsets, later
 
 
 class Wiring:
-    """The picture and the nodes: changes, or calls for changes to make."""
+    """Brings the nodes to what the picture says. Methods are changes, or return calls for one."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -31,21 +31,21 @@ class Wiring:
         self.members = context.members
 
     def tidy(self, calls: Iterable[tuple[str, CallBody]]) -> Change:
-        """Take things down. Where a node is gone, or goes meanwhile, they are down already.
+        """Take things down. On a node that is gone, or goes meanwhile, they are down already.
 
-        Returns the answers of those calls whose nodes are members; None from who gave none.
+        Returns the answers of the calls to members, None for a node that gave none.
         """
         return (yield Attempt([(node, body) for node, body in calls if node in self.members]))
 
     def greet(self, pairs: list[tuple[str, str]]) -> None:
-        """Let those that cannot be dialled dial those that will send to them."""
+        """Let nodes that cannot be dialled connect to the nodes that will send to them."""
         for source, target in pairs:
             member = self.members.get(target)
             if source != target and member is not None and member.address is None:
                 self._context.tell(target, Greet(source))
 
     def expect(self, flows: Iterable[Flow]) -> None:
-        """Give the inlets' nodes notice of new flows, before anything else that concerns them."""
+        """Tell the inlets' nodes of new flows, before anything else about these."""
         for flow in flows:
             both = flow.outlet.node in self.members and flow.inlet.node in self.members
             if flow.crosses and both:
@@ -53,7 +53,7 @@ class Wiring:
                 self._context.tell(flow.inlet.node, ExpectFlow(flow.spec(), source.recovers))
 
     def check(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Raise Unreachable where of two nodes neither can be dialled."""
+        """Raise Unreachable if neither node of a pair can be dialled."""
         for one, other in pairs:
             both = [self.members[each] for each in (one, other) if each in self.members]
             if one != other and len(both) == 2 and not any(each.address for each in both):
@@ -78,18 +78,18 @@ class Wiring:
         for flow, (relay, subscriber) in zip(flows, joined, strict=True):
             since: Offsets = {}
             if relay is not None:
-                # Who is new there must not see the holes in what was sent there before.
+                # What the relay was sent before has holes for a new subscriber.
                 since = relay.subscribers[subscriber] = dict(relay.since)
             calls.append((flow.outlet.node, OpenFlow(flow.spec(since=since))))
         self.expect(flows)
-        # A source that is lost meanwhile is no fault of the consumer.
+        # A source may be lost meanwhile: that is no error of the consumer's request.
         begun = yield Attempt(calls)
         for (relay, subscriber), at in zip(joined, begun, strict=True):
             subscribers = channel.subscribers if relay is None else relay.subscribers
             subscribers[subscriber] = later(subscribers.get(subscriber, {}), at or {})
 
     def feed_relays(self, channel: Channel) -> Change:
-        """A relay is sent what its subscribers want together."""
+        """Let the relays of a channel be sent what their subscribers want together."""
         for relay in self.graph.relays_of(channel):
             if self.graph.rewant(relay) and relay.own.id in channel.outlets:
                 call = relay.own.node, SetPredicate(relay.own.id, relay.name, relay.wanted)
@@ -98,15 +98,15 @@ class Wiring:
                     relay.since = answers[0]
 
     def narrow(self, channel: Derived) -> Change:
-        """Let a channel's filter be sent what its envelope wants, no more and no less."""
+        """Let a channel's filter be sent exactly what its envelope wants."""
         if not channel.closed and channel.next is None:
             yield from self.want(channel, channel.predicate)
 
     def want(self, channel: Derived, predicate: str | None, certain: bool = True) -> Change:
-        """Change what a channel's filter is sent; not `certain`: it is more than it forwards.
+        """Change what a channel's filter is sent; not `certain`: that is wider than its predicate.
 
-        Returns from which offsets on each outlet that feeds it does so; None if one has not
-        answered.
+        Returns the offsets from which on each outlet that feeds it does so, None if one of them has
+        not answered.
         """
         for inlet in self.graph.feeding_inlets(channel):
             inlet.predicate, inlet.certain = predicate, certain
@@ -127,8 +127,8 @@ class Wiring:
         yield from self.feed_relays(channel)
 
     def close_flows(self, channel: Channel, flows: list[Flow], subscriber: str) -> Calls:
-        """Stop the flows of a subscriber that is gone for good, also where something is only
-        retained."""
+        """The calls that stop the flows of a subscriber that is gone for good, and forget it where
+        events are only retained for it."""
         calls: Calls = [
             (flow.outlet.node, CloseFlow(flow.outlet.id, flow.id, subscriber)) for flow in flows
         ]
@@ -142,7 +142,8 @@ class Wiring:
     # --- places of filters --------------------------------------------------------------------
 
     def deploy(self, channel: Derived, nodes: list[str], engine: str) -> Change:
-        """Start a derived channel's filter at nodes, or nowhere if one of them cannot load it."""
+        """Start a derived channel's filter at all of these nodes, or at none if one of them cannot
+        load it."""
         stages = [self.graph.place(channel, node, engine) for node in nodes]
         try:
             self.greet([(node, channel.owner) for node in nodes])  # to report failures

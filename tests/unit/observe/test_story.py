@@ -114,7 +114,7 @@ def test_only_what_has_moved_has_a_story(fabric: ab.Fabric) -> None:
     dear = trades.derive(lambda trade: trade.price > 1, at="atlanta", name="dear")
     dear.move(to="dallas")
     assert fabric.story(dear)["destinations"] == ["dallas"]
-    with pytest.raises(UnknownChannel, match=r"No derivation of a channel 'dera' .*'dear'"):
+    with pytest.raises(UnknownChannel, match=r"No move of a channel 'dera' .*'dear'"):
         fabric.story("dera")
 
 
