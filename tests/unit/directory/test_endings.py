@@ -11,7 +11,7 @@ from picture_for_tests import Trade
 
 from activebroker.core.errors import DeadlineExceeded
 from activebroker.directory.endings import CLOSED_KEPT
-from activebroker.directory.parts import Derived, Root
+from activebroker.directory.parts import Derived, Outlet, Root
 from activebroker.protocol.messages import (
     AbandonInlet,
     CallBody,
@@ -190,6 +190,20 @@ def test_for_a_filter_that_was_stopped_nothing_is_kept(
     fabric.endings.drained(trade.stage.id, stopped=True)
     assert fabric.asked == [("a", ForgetSubscriber(trade.own.id, "x.Late"))]
     assert trade.late.stopped is not goes_on
+
+
+@pytest.mark.parametrize(
+    ("places", "told"), [(["b1"], ["a", "b1", "b2"]), (["b1", "b2"], ["a", "b1"])], ids=str
+)
+def test_what_was_kept_at_another_node_is_for_the_filter_there(
+    fabric: Fabric, trade: Trade, places: list[str], told: list[str]
+) -> None:
+    for node in places[1:]:
+        trade.put(trade.late, node)
+    for id, node in ((77, "b1"), (78, "b2")):
+        trade.x.left[id] = Outlet(id, node, f"left at {node}")
+    fabric.endings.drained(trade.stage.id, stopped=True)
+    assert [node for node, _ in fabric.asked] == told
 
 
 def test_a_relay_that_was_stopped_goes_with_its_supplier(fabric: Fabric, trade: Trade) -> None:

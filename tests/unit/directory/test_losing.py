@@ -75,6 +75,11 @@ def test_nothing_waits_until_a_lost_subscription_settles(fabric: Fabric, trade: 
     assert list(trade.late.inlets) == [901], "it is taken out when its turn comes"
 
 
+def test_what_a_lost_filter_wanted_is_kept(fabric: Fabric, trade: Trade) -> None:
+    fabric.endings.forget_subscriptions("b1")
+    assert fabric.asked == []
+
+
 def test_a_lost_filter_goes_on_at_another_broker(fabric: Fabric, trade: Trade) -> None:
     lose(fabric, "b1")
     (stage,) = trade.late.stages.values()

@@ -7,7 +7,7 @@ from outside_for_tests import Fabric
 from picture_for_tests import Trade
 
 from activebroker.core.errors import DeadlineExceeded, PayloadRefused
-from activebroker.directory.parts import SUPPLIER, Derived, Relay
+from activebroker.directory.parts import SUPPLIER, Derived, Outlet, Relay
 from activebroker.directory.recovery import Recovery, Refusals
 from activebroker.protocol.messages import (
     CallBody,
@@ -80,14 +80,15 @@ def test_nobody_gets_what_was_before_it_began(bench: Bench) -> None:
     assert flow.since == {"A": (1, 20), "B": (2, 0)}
 
 
-def test_what_a_place_before_has_left_comes_first(bench: Bench) -> None:
-    left = bench.trade.x.left[77] = bench.trade.supplier("B", "c")
+@pytest.mark.parametrize(("supplier", "follows"), [("A", True), ("B", False)])
+def test_what_a_supplier_before_has_left_comes_first(
+    bench: Bench, supplier: str, follows: bool
+) -> None:
+    left = bench.trade.x.left[77] = Outlet(77, "c", supplier)
     bench.recover("b2")
-    up = [(node, body.spec) for node, body in bench.asked if type(body) is OpenFlow][1:]
-    assert [(node, spec.outlet) for node, spec in up] == [
-        ("c", left.id),
-        ("a", bench.trade.own.id),
-    ]
+    first, second = [body.spec for _, body in bench.asked if type(body) is OpenFlow][1:]
+    assert [first.outlet, second.outlet] == [left.id, bench.trade.own.id]
+    assert second.after == ((first.id,) if follows else ())
 
 
 def test_a_consumer_that_does_not_answer_has_to_go(bench: Bench) -> None:
