@@ -47,7 +47,7 @@ def _(original: Original) -> Original:
     return receive
 
 
-@PLANTS.add("what is missing is not asked for", Link, "_ask_again")
+@PLANTS.add("missing frames are not asked for", Link, "_ask_again")
 def _(original: Original) -> Original:
     return lambda self, now: None
 
@@ -105,7 +105,7 @@ def _(original: Original) -> Original:
 # --- names and leases -----------------------------------------------------------------------------
 
 
-@PLANTS.add("who answers loses its name", Membership, "prove")
+@PLANTS.add("a process that answers loses its name", Membership, "prove")
 def _(original: Original) -> Original:
     def prove(self: Membership, name: str, then: Any) -> None:
         if name in self._members and name != self._me:
@@ -115,7 +115,7 @@ def _(original: Original) -> Original:
     return prove
 
 
-@PLANTS.add("a lease runs though somebody takes the channel", Leases, "taken")
+@PLANTS.add("a lease runs though the channel has a subscriber", Leases, "taken")
 def _(original: Original) -> Original:
     return lambda self, channel: False
 
@@ -128,7 +128,7 @@ def _(original: Original) -> Original:
 # --- what goes wrong at the edge of a node --------------------------------------------------------
 
 
-@PLANTS.add("a row that is no event loses its batch", Batch, "_read_apart")
+@PLANTS.add("a malformed row loses its batch", Batch, "_read_apart")
 def _(original: Original) -> Original:
     def read_apart(self: Batch) -> Any:
         _, _, unreadable = original(self)
@@ -137,21 +137,21 @@ def _(original: Original) -> Original:
     return read_apart
 
 
-@PLANTS.add("an event that is none is lost without a word", FilterRunner, "_read")
+@PLANTS.add("a malformed event is lost without a word", FilterRunner, "_read")
 def _(original: Original) -> Original:
     return lambda self, batch, result: original(self, batch, RunResult())
 
 
-@PLANTS.add("what is no batch is dropped without a word", Inlets, "_break")
+@PLANTS.add("a malformed batch is dropped without a word", Inlets, "_break")
 def _(original: Original) -> Original:
     return lambda self, *of: None
 
 
-@PLANTS.add("a failed effect is not told", failing, "instead")
+@PLANTS.add("a failed effect is not reported", failing, "instead")
 def _(original: Original) -> Original:
     return lambda effect, stages, error: []
 
 
-@PLANTS.add("what feeds a filter that was stopped keeps its events", Endings, "_stopped")
+@PLANTS.add("the sources of a filter that was stopped retain its events", Endings, "_stopped")
 def _(original: Original) -> Original:
     return lambda self, channel, stage: None

@@ -26,7 +26,7 @@ PLANTS = Plants()
 # --- the swap -------------------------------------------------------------------------------------
 
 
-@PLANTS.add("the ACK overtakes what waits for credit", Outlet, "end_flow")
+@PLANTS.add("the end marker overtakes events that wait for credit", Outlet, "end_flow")
 def _(original: Original) -> Original:
     def end_flow(self: Outlet, flow_id: int, *args: Any, **named: Any) -> None:
         flow = self.flows.get(flow_id)
@@ -41,7 +41,7 @@ def _(original: Original) -> Original:
     return end_flow
 
 
-@PLANTS.add("the ACK is sent before the swap", Outlets, "open_flow")
+@PLANTS.add("the end marker is sent before the swap", Outlets, "open_flow")
 def _(original: Original) -> Original:
     def open_flow(self: Outlets, spec: Any, retains: bool = False) -> None:
         outlet = self._plane.outlets.get(spec.outlet)
@@ -68,7 +68,7 @@ def _(original: Original) -> Original:
     return open_flow
 
 
-@PLANTS.add("the mark is omitted", Plane, "tell")
+@PLANTS.add("the begin marker is omitted", Plane, "tell")
 def _(original: Original) -> Original:
     def tell(self: Plane, node: str, body: Any) -> None:
         mark = isinstance(body, FlowOpened) and bool(body.after)
@@ -211,7 +211,7 @@ def _(original: Original) -> Original:
 # --- other parameters -----------------------------------------------------------------------------
 
 
-@PLANTS.add("what is sent is not widened", Wiring, "want")
+@PLANTS.add("the sources' predicate is not widened", Wiring, "want")
 def _(original: Original) -> Original:
     def want(self: Wiring, channel: Derived, predicate: Any, certain: bool = True) -> Any:
         if certain:
@@ -221,12 +221,12 @@ def _(original: Original) -> Original:
     return want
 
 
-@PLANTS.add("what is sent too much is not filtered", Outlet, "set_predicate")
+@PLANTS.add("events sent by the wider predicate are not filtered", Outlet, "set_predicate")
 def _(original: Original) -> Original:
     return lambda self, subscriber, predicate, certain=True: original(self, subscriber, predicate)
 
 
-@PLANTS.add("what was sent before is filtered with the new parameters", Changing, "due")
+@PLANTS.add("events sent before are filtered with the new parameters", Changing, "due")
 def _(original: Original) -> Original:
     return lambda self, inputs, feeding, idle: self.outcome is None
 

@@ -27,9 +27,7 @@ PLANTS = Plants()
 # --- recovery -------------------------------------------------------------------------------------
 
 
-@PLANTS.add(
-    "a checkpoint is sent before what led to it is acknowledged", Outlet, "all_acknowledged"
-)
+@PLANTS.add("a checkpoint is sent before its outputs are acknowledged", Outlet, "all_acknowledged")
 def _(original: Original) -> Original:
     return lambda self, upto: True
 
@@ -46,7 +44,7 @@ def _(original: Original) -> Original:
     return pump
 
 
-@PLANTS.add("what is retained goes with the flow that is lost", Outlet, "close")
+@PLANTS.add("the retained events go with the flow that is lost", Outlet, "close")
 def _(original: Original) -> Original:
     def close(self: Outlet, flow_id: int) -> None:
         subscriber = self.subscribers.get(self.served_by(flow_id) or "")
@@ -58,7 +56,7 @@ def _(original: Original) -> Original:
     return close
 
 
-@PLANTS.add("what is retained is not sent to who resumes", Outlet, "open")
+@PLANTS.add("the retained events are not sent to a subscriber that resumes", Outlet, "open")
 def _(original: Original) -> Original:
     def open(self: Outlet, spec: Any, retains: bool = False) -> None:
         if spec.resumes and (subscriber := self.subscribers.get(spec.subscriber)) is not None:
@@ -88,14 +86,12 @@ def _(original: Original) -> Original:
     return serve
 
 
-@PLANTS.add("the numbering of what comes out is not restored", Stage, "take_over")
+@PLANTS.add("the numbering of the output is not restored", Stage, "take_over")
 def _(original: Original) -> Original:
     return lambda self, inputs, outputs: original(self, inputs, {})
 
 
-@PLANTS.add(
-    "a filter goes on before those whom its events are for are served", Recovery, "_connect"
-)
+@PLANTS.add("a filter goes on before its subscribers are served", Recovery, "_connect")
 def _(original: Original) -> Original:
     def connect(self: Recovery, *args: Any) -> Iterator[Any]:
         steps = original(self, *args)
@@ -139,13 +135,15 @@ def _(original: Original) -> Original:
 
 
 @PLANTS.add(
-    "who goes on at a relay does not wait for what its supplier sent itself", Inlet, "opened"
+    "a subscriber that resumes at a relay does not wait for what its supplier sent itself",
+    Inlet,
+    "opened",
 )
 def _(original: Original) -> Original:
     return lambda self, *args: original(self, *args[:7], False, *args[8:])  # not `behind`
 
 
-@PLANTS.add("who is new at a relay sees what had holes", Wiring, "feed_relays")
+@PLANTS.add("a new subscriber of a relay gets a stream with gaps", Wiring, "feed_relays")
 def _(original: Original) -> Original:
     def feed_relays(self: Wiring, channel: Channel) -> Iterator[Any]:
         yield from original(self, channel)
@@ -158,12 +156,14 @@ def _(original: Original) -> Original:
 # --- processes that join again --------------------------------------------------------------------
 
 
-@PLANTS.add("what was not acknowledged is not published again", Departed, "unacknowledged_of")
+@PLANTS.add(
+    "events that were not acknowledged are not published again", Departed, "unacknowledged_of"
+)
 def _(original: Original) -> Original:
     return lambda self, channel, supplier: []
 
 
-@PLANTS.add("an inlet takes what comes once more", Inlet, "opened")
+@PLANTS.add("an inlet takes repeated events", Inlet, "opened")
 def _(original: Original) -> Original:
     def opened(self: Inlet, flow: int, *args: Any) -> None:
         original(self, flow, *args)
