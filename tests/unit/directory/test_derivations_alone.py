@@ -116,6 +116,9 @@ def test_two_that_dial_out_only_cannot_meet(fabric: Fabric, trade: Trade) -> Non
     fabric.dials_out_only("b2", "c")
     with pytest.raises(Unreachable, match=r"neither reaches the other"):
         ask(fabric, move("b2"))
+    fabric.dials_out_only("a")
+    with pytest.raises(Unreachable, match=r"neither reaches the other"):
+        ask(fabric, offload("b2"))
     assert fabric.told == [] and fabric.queue.under_way() == []
 
 

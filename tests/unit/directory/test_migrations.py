@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from outside_for_tests import Ending, Fabric
-from picture_for_tests import Trade
+from picture_for_tests import Trade, envelope
 
 from activebroker.core.errors import (
     MoveFailed,
 )
 from activebroker.directory.migration import Migration
+from activebroker.directory.parts import SUPPLIER
 from activebroker.directory.requests import MigrationEnded
 from activebroker.protocol.messages import (
     Deploy,
@@ -27,6 +28,7 @@ from derivation.initiator import DeadlinePassed
 from derivation.protocol import Cancel, End, Prepared, Proceed, Refused, Started
 
 PATIENCE = 5.0
+OFFLOAD = Offload("x", "A", "b2", PATIENCE)
 
 
 class Bench(Fabric):
@@ -75,10 +77,6 @@ class Bench(Fabric):
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-
-def offload(to: str) -> Offload:
-    return Offload("x", "A", to, PATIENCE)
 
 
 def why_not(ending: Ending) -> str:
@@ -137,8 +135,36 @@ def test_who_cannot_be_dialled_dials_those_it_will_have_to_do_with(bench: Bench)
     assert greeted == {"a", "b1"}
 
 
+def test_one_instance_for_all_suppliers_moves_to_a_broker(bench: Bench) -> None:
+    bench.late.envelope = envelope(shared=True)
+    assert bench.move("b2").error is None and bench.migration.plan.destinations == ("b2",)
+
+
+@pytest.mark.parametrize(("at", "closed"), [("b1", False), (SUPPLIER, True)])
+def test_what_is_derived_elsewhere_or_closed_does_not_bind_a_filter(
+    bench: Bench, at: str, closed: bool
+) -> None:
+    bench.trade.derive("x.Late.Late", at, bench.late).closed = closed
+    assert bench.move("b2").error is None and bench.queue.under_way()
+
+
+def test_what_runs_beside_a_supplier_is_not_handed_over(bench: Bench) -> None:
+    bench.trade.subscribe(902, "a", bench.trade.x)
+    bench.trade.connect()
+    (beside,) = bench.graph.into(902)
+    bench.ask(OFFLOAD)
+    (swap,) = bench.migration.plan.swaps
+    assert beside.id not in swap.old and swap.old == (bench.trade.into.id,)
+
+
+def test_a_relay_that_cannot_be_dialled_dials_the_supplier(bench: Bench) -> None:
+    bench.dials_out_only("b2")
+    bench.ask(OFFLOAD)
+    assert ("b2", Greet("a")) in bench.told
+
+
 def test_an_offload_puts_a_relay_between(bench: Bench) -> None:
-    ending = bench.ask(offload("b2"))
+    ending = bench.ask(OFFLOAD)
     bench.prepared()
     bench.input(bench.started("b2"))
     assert ending.done and ending.error is None
