@@ -55,20 +55,21 @@ def break_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activebroker.simulation.run.run", broken)
 
 
-# One in which something really moves.
-MOVING = next(
-    seed for seed in range(100) if run(draw(seed), record=False).counts["initiator COMPLETED"]
-)
+@pytest.fixture(scope="module")
+def moving() -> int:
+    """A seed with which something really moves."""
+    seeds = range(100)
+    return next(s for s in seeds if run(draw(s), record=False).counts["initiator COMPLETED"])
 
 
 # --- many seeds -----------------------------------------------------------------------------------
 
 
-def test_some_seeds_in_processes(tmp_path: Path) -> None:
-    result = simulate("--seeds", 4, "--first", MOVING, "--jobs", 1, "--json", "out.json")
+def test_some_seeds_in_processes(tmp_path: Path, moving: int) -> None:
+    result = simulate("--seeds", 4, "--first", moving, "--jobs", 1, "--json", "out.json")
     found = json.loads((tmp_path / "out.json").read_text())
     assert result.exit_code == (1 if found["failures"] else 0)
-    assert (found["first"], found["seeds"], found["jobs"]) == (MOVING, 4, 1)
+    assert (found["first"], found["seeds"], found["jobs"]) == (moving, 4, 1)
     assert found["counts"]["frames"] > 0
     assert found["seeds_per_second"] > 0
     assert "4 seeds in" in result.stdout
@@ -89,25 +90,27 @@ def test_what_is_clean_ends_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(Path().iterdir()) == []
 
 
-def test_a_failing_seed_is_shrunk_told_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    failure = Failure(MOVING, ("order: planted [b]x[/b]",))
-    pretend(monkeypatch, Tally(20, failures=[Failure(MOVING + 1, ("once: y",)), failure]))
+def test_a_failing_seed_is_shrunk_told_and_kept(
+    monkeypatch: pytest.MonkeyPatch, moving: int
+) -> None:
+    failure = Failure(moving, ("order: planted [b]x[/b]",))
+    pretend(monkeypatch, Tally(20, failures=[Failure(moving + 1, ("once: y",)), failure]))
     break_moves(monkeypatch)
     result = simulate("--jobs", 1, "--html", "story.html", "--json", "out.json")
     assert result.exit_code == 1
     out = result.stdout
-    assert f"activebroker simulate 3pd --seed {MOVING}\n  order: planted [b]x[/b]" in out
-    assert f"activebroker simulate 3pd --seed {MOVING + 1}\n  once: y" in out
+    assert f"activebroker simulate 3pd --seed {moving}\n  order: planted [b]x[/b]" in out
+    assert f"activebroker simulate 3pd --seed {moving + 1}\n  once: y" in out
     assert "2 seeds broke the contract, 0 worker processes were lost" in out
-    kept = f"simulate-3pd-{MOVING}.json"
+    kept = f"simulate-3pd-{moving}.json"
     assert f"--replay {kept}" in out
     assert "to 1 and 0:" in out
     assert [step.do for step in load(Path(kept)).steps] == ["move"]
     assert out.index("seconds  ") > out.index("--replay")
     assert Path("story.html").read_text().startswith("<!DOCTYPE html>")
     found = json.loads(Path("out.json").read_text())
-    assert [each["seed"] for each in found["failures"]] == [MOVING + 1, MOVING]
-    assert found["shrunk"]["seed"] == MOVING
+    assert [each["seed"] for each in found["failures"]] == [moving + 1, moving]
+    assert found["shrunk"]["seed"] == moving
 
 
 def test_a_worker_that_died_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,28 +167,28 @@ def test_the_time_can_be_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- one seed -------------------------------------------------------------------------------------
 
 
-def test_one_seed_tells_its_story() -> None:
-    outcome = run(draw(MOVING))
-    result = simulate("--seed", MOVING, "--json", "out.json")
+def test_one_seed_tells_its_story(moving: int) -> None:
+    outcome = run(draw(moving))
+    result = simulate("--seed", moving, "--json", "out.json")
     assert result.exit_code == (1 if outcome.violations else 0)
-    assert f"Seed {MOVING}, trace {outcome.trace_hash}:" in result.stdout
+    assert f"Seed {moving}, trace {outcome.trace_hash}:" in result.stdout
     assert "moves " in result.stdout
     found = json.loads(Path("out.json").read_text())
     assert found["trace_hash"] == outcome.trace_hash
     assert len(found["history"]) == len(outcome.history)
-    assert found["scenario"]["seed"] == MOVING
+    assert found["scenario"]["seed"] == moving
 
 
-def test_one_derivation_of_it() -> None:
-    numbers = [each.derivation for each in run(draw(MOVING)).history if each.derivation is not None]
-    whole = simulate("--seed", MOVING).stdout.splitlines()
-    part = simulate("--seed", MOVING, "--derivation", numbers[0]).stdout.splitlines()
+def test_one_derivation_of_it(moving: int) -> None:
+    numbers = [each.derivation for each in run(draw(moving)).history if each.derivation is not None]
+    whole = simulate("--seed", moving).stdout.splitlines()
+    part = simulate("--seed", moving, "--derivation", numbers[0]).stdout.splitlines()
     assert 5 < len(part) < len(whole)
 
 
-def test_one_seed_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_seed_that_fails(monkeypatch: pytest.MonkeyPatch, moving: int) -> None:
     break_moves(monkeypatch)
-    result = simulate("--seed", MOVING)
+    result = simulate("--seed", moving)
     assert result.exit_code == 1
     assert "  order: planted [b]x[/b]" in result.stdout
     assert "1 violations." in result.stdout

@@ -33,6 +33,12 @@ def dying(seed: int) -> Outcome:
     return plain(seed)
 
 
+def interrupted(seed: int) -> Outcome:
+    """A Ctrl-C comes, which a worker does not hear."""
+    os.kill(os.getpid(), signal.SIGINT)
+    return plain(seed)
+
+
 def leaving(seed: int) -> Outcome:
     """The process that gets seed 13 exits."""
     if seed == 13:

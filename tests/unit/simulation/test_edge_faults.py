@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
 
@@ -21,11 +22,14 @@ from activebroker.simulation.reference import (
     group_of,
 )
 from activebroker.simulation.run import run
-from activebroker.simulation.scenario import TOUCHY
+from activebroker.simulation.scenario import TOUCHY, Scenario
 from activebroker.simulation.users import Channel, Consumer
 from activebroker.simulation.world import World
 
-DRAWN = [draw(seed) for seed in range(1000)]
+
+@functools.cache
+def drawn() -> list[Scenario]:
+    return [draw(seed) for seed in range(1000)]
 
 
 @pytest.mark.parametrize("size", [4, 20])
@@ -88,14 +92,14 @@ def test_the_mix_is_that_of_the_docs() -> None:
     def share(kinds: list[bool]) -> float:
         return sum(kinds) / len(kinds)
 
-    touchy = [any(s.do == "publish" and s.choice > TOUCHY for s in each.steps) for each in DRAWN]
-    at_edge = [any(fault.do in ("fail", "garble") for fault in each.faults) for each in DRAWN]
+    touchy = [any(s.do == "publish" and s.choice > TOUCHY for s in each.steps) for each in drawn()]
+    at_edge = [any(fault.do in ("fail", "garble") for fault in each.faults) for each in drawn()]
     assert 0.05 < share(touchy) < 0.09 and 0.06 < share(at_edge) < 0.1
 
 
 def test_each_kind_takes_effect() -> None:
     counts: Counter[str] = Counter()
-    for scenario in DRAWN:
+    for scenario in drawn():
         if any(fault.do in ("fail", "garble") for fault in scenario.faults):
             outcome = run(scenario, record=False)
             assert not outcome.violations

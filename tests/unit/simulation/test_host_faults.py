@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 
@@ -151,11 +152,14 @@ def test_a_restart_is_met_by_the_machines_in_which_the_predecessor_had_a_part() 
 
 # --- what is drawn --------------------------------------------------------------------------------
 
-DRAWN = [draw(seed) for seed in range(2000)]
+
+@functools.cache
+def drawn() -> list[Scenario]:
+    return [draw(seed) for seed in range(2000)]
 
 
 def share(holds: Callable[[Scenario], bool]) -> float:
-    return sum(map(holds, DRAWN)) / len(DRAWN)
+    return sum(map(holds, drawn())) / len(drawn())
 
 
 def crashes(scenario: Scenario) -> list[Fault]:
@@ -170,17 +174,17 @@ def test_the_mix_is_that_of_the_docs() -> None:
     assert 0.2 < share(lambda each: not each.faults) < 0.35
     assert 0.2 < share(lambda each: bool(crashes(each))) < 0.35
     assert 0.05 < share(lambda each: len(crashes(each)) > 1) < 0.2
-    firm = [each for each in DRAWN if not each.options.rejoining]
+    firm = [each for each in drawn() if not each.options.rejoining]
     assert 0.03 < sum(bool(silences(each)) for each in firm) / len(firm) < 0.08
-    with_leases = max(len(crashes(each)) for each in DRAWN if each.options.lease)
-    others = max(len(crashes(each)) for each in DRAWN if not each.options.lease)
+    with_leases = max(len(crashes(each)) for each in drawn() if each.options.lease)
+    others = max(len(crashes(each)) for each in drawn() if not each.options.lease)
     assert (with_leases, others) == (5, 3)
 
 
 def test_crashes_come_early_amid_all_and_late() -> None:
     late = [
         fault.at > max(step.at for step in each.steps if step.do != "publish")
-        for each in DRAWN
+        for each in drawn()
         for fault in crashes(each)
         if fault.when is None
     ]
@@ -188,5 +192,5 @@ def test_crashes_come_early_amid_all_and_late() -> None:
 
 
 def test_faults_aim_at_every_state_that_lasts() -> None:
-    aims = {fault.when for each in DRAWN for fault in each.faults if fault.when}
+    aims = {fault.when for each in drawn() for fault in each.faults if fault.when}
     assert aims == {*AIMS, *(when for _, when in HOLDS.values())}

@@ -87,12 +87,12 @@ def test_closing_ends_the_workers() -> None:
 def test_ctrl_c_ends_everything_without_a_word() -> None:
     code = """
 import multiprocessing, os, signal, sys
-from runs_for_tests import plain
+from runs_for_tests import interrupted
 from activebroker.simulation.pool import run_pool
 
 if __name__ == "__main__":
     try:
-        for number, tally in enumerate(run_pool(range(10**9), 2, plain)):
+        for number, tally in enumerate(run_pool(range(10**9), 2, interrupted)):
             if number == 3:
                 os.killpg(0, signal.SIGINT)  # as a terminal does: to the workers as well
     except KeyboardInterrupt:
