@@ -1,4 +1,4 @@
-"""What the parts of a node have in common: who they are, the time, and the ways out."""
+"""What the parts of a node share: its name, the time, and the ways out."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from activebroker.protocol.messages import Body
 
 @dataclass(slots=True)
 class Context:
-    """`now` is the time of the input in hand; `effects` are those that it has so far.
+    """What the parts of a node share."""
 
-    `send(peer, body, buffers)` puts a message in sequence, `announce(peer, type)` makes sure that
-    the peer knows a type.
-    """
-
-    here: str
-    directory: str
+    here: str  # this node
+    directory: str  # the node with the directory
     registry: TypeRegistry
-    send: Callable[[str, Body, Buffers], None]
-    announce: Callable[[str, EventType], None]
-    effects: list[Effect] = field(default_factory=list)
-    now: float = 0.0
+    send: Callable[[str, Body, Buffers], None]  # (peer, body, buffers): put a message in sequence
+    announce: Callable[[str, EventType], None]  # (peer, type): make sure that the peer knows it
+    effects: list[Effect] = field(default_factory=list)  # of the present input so far
+    now: float = 0.0  # the time of the present input

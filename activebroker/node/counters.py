@@ -9,7 +9,7 @@ from activebroker.protocol.status import FlowStatus, LinkStatus, NodeStatus, Sta
 
 
 def counters(plane: Plane, cpu_seconds: float, moves: Moves, peers: Peers) -> NodeStatus:
-    """How much each flow, stage and link of a node has had, and the moves it takes part in."""
+    """The counters of a node's flows, stages and links, and the moves it takes part in."""
     return NodeStatus(
         flows=[
             FlowStatus(

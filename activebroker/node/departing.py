@@ -1,8 +1,8 @@
-"""How a program's node leaves a fabric that it has lost, and the next one goes on with the work.
+"""How a program's node leaves a fabric that it has lost, and the program's next node goes on.
 
-What was published and cannot be acknowledged any more, how far suppliers, subscriptions and filters
-have come, and who was served: all that is left behind, for the node with which the program joins
-again.
+The node leaves behind what the next one needs: the events that were published and cannot be
+acknowledged any more; how far suppliers, subscriptions and filters have come; and the subscribers
+that it served.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from activebroker.protocol.frame import Buffers
 from activebroker.protocol.messages import Body, Events
 from activebroker.protocol.specs import Offset, Offsets, later
 
-AWAITED = 8.0  # seconds that outlets wait for those who were served by the node before: less than
-# it takes a `close` behind them to give up, more than there is between two attempts to join again
-DEPARTURE = 5.0  # seconds after which a node leaves a fabric, though something may be under way
+# Seconds that outlets wait for the subscribers of the node before. That is less than a `close` that
+# waits for them allows, and more than the time between two attempts to join again.
+AWAITED = 8.0
+DEPARTURE = 5.0  # seconds after which a node leaves a fabric, even if something is under way
 
 
 class Departing:
-    """With `departs`, a node brings what was published to those whom it serves before it goes."""
+    """A node's departure from a fabric that it has lost."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Departing:
         peers: Peers,
         before: Departed | None,
     ) -> None:
-        self.departs = before is not None
+        self.departs = before is not None  # first bring what was published to its subscribers
         self._plane = plane
         self._context = plane.context
         self._outlets = outlets
@@ -52,7 +53,7 @@ class Departing:
         self._done = False
         self._unacknowledged: dict[int, list[Batch]] = {}  # by supplier's stream
         if before is not None:
-            # Let outlets wait until those who were served are back, and go on where they were.
+            # Let outlets wait until the subscribers of before are back.
             outlets.succeed(Succession(before.subscribers, before.streams))
             stages.filtered = before.filtered
             self._context.effects.append(SetTimer("awaited", AWAITED))
@@ -62,7 +63,7 @@ class Departing:
         return self._left is not None
 
     def begin(self, left: Departed) -> None:
-        """The fabric is lost: bring what was published to those who take it, and end all flows."""
+        """The fabric is lost: bring what was published to its subscribers, and end all flows."""
         self._left = left
         self._served = tuple(dict.fromkeys(self._targets()))
         self._context.effects.append(SetTimer("departure", DEPARTURE))
@@ -75,8 +76,8 @@ class Departing:
                 outlet.end(retains=True)
 
     def end_if_done(self) -> None:
-        """Once all that was under way has come and gone, here and at those whom we serve; at the
-        second look, for by then they have our acknowledgements."""
+        """End when nothing is under way any more, here or to the nodes that we serve. It takes a
+        second look, since by then these nodes have our acknowledgements."""
         links = [self._peers.links[each] for each in self._served if each in self._peers.links]
         gone = all(inlet.quiet for inlet in self._plane.inlets.values())
         gone = gone and not any(outlet.flows for outlet in self._plane.outlets.values())
@@ -92,12 +93,13 @@ class Departing:
             self.forget_peers()
 
     def abandon(self, reason: str, acknowledged: Mapping[int, int]) -> None:
-        """Nothing here is of use without the directory, and nobody listens to us any more.
+        """Drop everything: without the directory it is of no use, and no other node listens any
+        more.
 
-        Flows get no end from us: to those whom they lead to they are lost, as those of the dead.
+        Flows get no end from here: for the nodes that they lead to, this node is lost.
         """
         for stage_id in list(self._plane.stages):
-            self._stages.discard(stage_id)  # for others, who still have it
+            self._stages.discard(stage_id)
         for inlet_id in list(self._plane.inlets):
             self._inlets.abandon(inlet_id, reason)
         for outlet in self._plane.outlets.values():
@@ -117,7 +119,7 @@ class Departing:
     # --- what is left behind ------------------------------------------------------------------
 
     def left(self, reason: str) -> Departed:
-        """What there is now; `departed` adds what is known at the end only."""
+        """What this node would leave behind now; `_complete` adds what only the end shows."""
         return Departed(reason, self._subscribers(), streams=self._streams())
 
     def departed(self, reason: str) -> Departed:
@@ -125,14 +127,14 @@ class Departing:
         return self._complete(self.left(reason))
 
     def note_lost(self, peer: str) -> None:
-        """What may not have come to a peer that this node parts from."""
+        """Note the events that may not have come to a peer from which this node parts."""
         link = self._peers.links.get(peer)
         sent = self._events_of(link.unacknowledged_bodies()) if link is not None else ()
         self._note((*sent, *self._waiting_for(peer)))
 
     def acknowledged(self) -> dict[int, int]:
-        """By supplier's outlet: all events before this number were taken over by all who want
-        them."""
+        """By supplier's outlet: all events before this number were taken over by all their
+        subscribers."""
         outlets = self._plane.outlets
         upto = {each.id: each.acknowledged for each in outlets.values() if each.supplier}
         links = self._peers.links.values()
@@ -146,7 +148,7 @@ class Departing:
     def _complete(self, left: Departed) -> Departed:
         for peer in (*self._peers.links, self._context.here):
             self.note_lost(peer)
-        self._note(self._events_under_way())  # it came there, and may have been lost with a move
+        self._note(self._events_under_way())  # these came to a peer, where a move may lose them
         inlets, stages = self._plane.inlets.values(), self._plane.stages.values()
         return replace(
             left,
@@ -164,7 +166,7 @@ class Departing:
             self._unacknowledged.setdefault(stream, []).append(batch)
 
     def _events_of(self, bodies: Iterable[tuple[Body, Buffers]]) -> Iterator[tuple[int, Batch]]:
-        """The events in messages from here, each with its stream."""
+        """The events in messages that this node has sent, each batch with its stream."""
         for body, buffers in bodies:
             if isinstance(body, Events):
                 type_ = self._context.registry.get(body.type)
@@ -172,7 +174,8 @@ class Departing:
                 yield body.upto[0], load(type_, body.supplier, buffers)
 
     def _waiting_for(self, target: str) -> Iterator[tuple[int, Batch]]:
-        """The events of suppliers here that wait for credit of a node, each with its stream."""
+        """The events of suppliers here that wait for credit of a node, each batch with its
+        stream."""
         for outlet in self._plane.outlets.values():
             for flow in outlet.flows.values():
                 if outlet.supplier is not None and flow.spec.target == target:
@@ -181,8 +184,8 @@ class Departing:
                             yield outlet.stream, item.batch
 
     def _events_under_way(self) -> Iterator[tuple[int, Batch]]:
-        """The events of suppliers here that are retained for their subscribers, or wait for filters
-        here, each with its stream."""
+        """The events of suppliers here that are retained for subscribers, or wait for filters here,
+        each batch with its stream."""
         streams = set()
         for outlet in self._plane.outlets.values():
             if outlet.supplier is not None:
@@ -197,8 +200,8 @@ class Departing:
                     yield stream, chunk.batch
 
     def _subscribers(self) -> dict[str, dict[str, Offsets]]:
-        """By channel, who is served by outlets here, or awaited; and where streams of suppliers
-        here began for them."""
+        """By channel, the subscribers that outlets here serve or await, each with the offsets
+        where the streams of suppliers here began for it."""
         served = {
             channel: {name: dict(began) for name, began in subscribers.items()}
             for channel, subscribers in self._outlets.awaited.items()
@@ -213,7 +216,7 @@ class Departing:
         return served
 
     def _streams(self) -> dict[tuple[str, str], Offset]:
-        """How far suppliers here have come, by channel and supplier."""
+        """How far the streams of suppliers here have come, by channel and supplier."""
         return {
             (each.channel, each.supplier): max(at, each.begins or at)
             for each in self._plane.outlets.values()
@@ -221,6 +224,6 @@ class Departing:
         }
 
     def _targets(self) -> Iterator[str]:
-        """The nodes that are sent events from here."""
+        """The nodes to which events are sent from here."""
         for outlet in self._plane.outlets.values():
             yield from (flow.spec.target for flow in outlet.flows.values())

@@ -1,6 +1,6 @@
-"""What a node is told (past tense) and what it asks its driver to do (imperative).
+"""The inputs of a node (past tense) and its effects, which its driver carries out (imperative).
 
-The driver is the runtime, with threads and sockets, or a simulation, in virtual time.
+The driver is the runtime, with threads and sockets, or the simulation, in virtual time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from activebroker.protocol.specs import Offset, Offsets, StageSpec
 
 @dataclass(frozen=True, slots=True)
 class FrameArrived:
-    """A frame from the wire: its encoded head, the buffers that follow it, and the node that the
-    connection is with."""
+    """A frame came from the wire: its encoded head, the buffers that follow, and the node at the
+    other end of the connection."""
 
     head: bytes | memoryview
     buffers: Sequence[Any]
@@ -31,35 +31,35 @@ class FrameArrived:
 
 @dataclass(frozen=True, slots=True)
 class PeerHeard:
-    """Part of a frame has come from a peer: it lives, though its link may be thin."""
+    """Part of a frame has come from a peer: the peer is alive, though its link may be slow."""
 
     peer: str
 
 
 @dataclass(frozen=True, slots=True)
 class PeerHungUp:
-    """The connection to a peer has ended, from the other end: its process may have, too."""
+    """A peer has closed its connection: its process may have ended."""
 
     peer: str
 
 
 @dataclass(frozen=True, slots=True)
 class PeerEnded:
-    """A peer that was dialled at its address is no process any more."""
+    """No process listens any more at the address where a peer was dialled."""
 
     peer: str
 
 
 @dataclass(frozen=True, slots=True)
 class PeerAbsent:
-    """Nobody was there where a silent peer listens: see `Knock`."""
+    """No process listens at the address of a silent peer: the answer to `Knock`."""
 
     peer: str
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPublished:
-    """The user's supplier behind `outlet` has a batch. The outlet must be ready."""
+    """The user's supplier published a batch at `outlet`, which must be ready."""
 
     outlet: int
     batch: Batch
@@ -67,7 +67,8 @@ class BatchPublished:
 
 @dataclass(frozen=True, slots=True)
 class SupplierDrained:
-    """All that the user had published behind `outlet` was handed over; see `DrainSupplier`."""
+    """All that the user's supplier had published was handed over: the answer to
+    `DrainSupplier`."""
 
     outlet: int
     finished: bool
@@ -84,7 +85,7 @@ class BatchConsumed:
 
 @dataclass(frozen=True, slots=True)
 class RequestMade:
-    """The user asks the directory for something; `Reply` with the same id answers."""
+    """The user asked the directory for something; `Reply` with the same id answers."""
 
     id: int
     body: CallBody
@@ -93,10 +94,10 @@ class RequestMade:
 
 @dataclass(frozen=True, slots=True)
 class InletOpened:
-    """The user opened the receiving end of a subscription, which has `received` so much before."""
+    """The user opened the receiving end of a subscription."""
 
     inlet: int
-    received: Offsets = field(default_factory=dict)
+    received: Offsets = field(default_factory=dict)  # at the program's node before this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +115,11 @@ class StageLoaded:
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
-    """`cpu_seconds`: what the filter has used since the last one, snapshots and all."""
+    """The answer to `RunStage`."""
 
     stage: int
     result: RunResult
-    cpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0  # used by the filter since the last answer, also for snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,8 @@ class StateSnapshotted:
 
 @dataclass(frozen=True, slots=True)
 class StateFailed:
-    """A filter's `snapshot` or `restore` raised: it goes on without the state of its old place."""
+    """A filter's `snapshot` or `restore` raised: the filter goes on without the state of its old
+    place."""
 
     stage: int
     failures: tuple[Failure, ...]
@@ -137,7 +139,7 @@ class StateFailed:
 
 @dataclass(frozen=True, slots=True)
 class StageChanged:
-    """A filter has other parameters, and this is its state; or it could not take them: `error`."""
+    """A filter has taken other parameters, and this is its state; or it could not: `error`."""
 
     stage: int
     state: dict[str, bytes]
@@ -174,8 +176,8 @@ Input = (
 
 @dataclass(frozen=True, slots=True)
 class Knock:
-    """See whether anybody is there where a silent peer listens. Asked time and again as long as it
-    is silent, each time as if it were the first."""
+    """See whether a process listens at the address of a silent peer. Repeated as long as the peer
+    is silent."""
 
     peer: str
     address: str
@@ -183,7 +185,7 @@ class Knock:
 
 @dataclass(frozen=True, slots=True)
 class Transmit:
-    """Put frames on the wire to `peer`, in order. May lose them: the link sends again."""
+    """Put frames on the wire to `peer`, in order. They may be lost: the link sends them again."""
 
     peer: str
     address: str | None
@@ -199,7 +201,7 @@ class ForgetPeer:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Put a batch in the queue of a subscription; `BatchConsumed` tells when it was taken."""
+    """Put a batch in the queue of a subscription; `BatchConsumed` follows when it is taken."""
 
     inlet: int
     flow: int
@@ -209,7 +211,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class EndSubscription:
-    """Nothing more will come; `error` where that is not the end of the channel."""
+    """Nothing more will come; `error` says why, if that is not the end of the channel."""
 
     inlet: int
     error: ActiveBrokerError | None = None
@@ -217,8 +219,8 @@ class EndSubscription:
 
 @dataclass(frozen=True, slots=True)
 class DrainSupplier:
-    """Take no more from the user's supplier; `SupplierDrained` answers when what was published
-    has been handed over."""
+    """Take no more from the user's supplier; `SupplierDrained` answers when all that it has
+    published was handed over."""
 
     outlet: int
     finished: bool
@@ -226,38 +228,35 @@ class DrainSupplier:
 
 @dataclass(frozen=True, slots=True)
 class OutletClosed:
-    """A supplier's outlet takes no more; `finished`: because its channel was closed; `error`:
-    because this node is in no fabric any more.
-
-    `acknowledged`: all events before this number were taken over by all who want them.
-    """
+    """A supplier's outlet takes no more."""
 
     outlet: int
-    finished: bool
-    error: ActiveBrokerError | None = None
+    finished: bool  # because its channel was closed
+    error: ActiveBrokerError | None = None  # because this node is in no fabric any more
+    # All events before this number were taken over by all their subscribers.
     acknowledged: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """This node has left a fabric that it cannot reach, and does nothing more.
-
-    `subscribers` are, by channel, those whom its outlets served, and where suppliers' streams began
-    for them. `streams`: how far those of suppliers have come, by channel and supplier;
-    `unacknowledged`, by stream: the events that somebody may not have. `received`: how far
-    subscriptions to such channels have come; `filtered`, by derived channel: how far filters have
-    that were still at work.
-    """
+    """This node has left a fabric that it cannot reach, and does nothing more. The program's next
+    node goes on with what it leaves behind."""
 
     reason: str
+    # By channel and subscriber that its outlets served: where suppliers' streams began for it.
     subscribers: Mapping[str, Mapping[str, Offsets]] = field(default_factory=dict)
+    # By stream: the events that some subscriber may not have.
     unacknowledged: Mapping[int, Sequence[Batch]] = field(default_factory=dict)
+    # By channel and supplier: how far the stream has come.
     streams: Mapping[tuple[str, str], Offset] = field(default_factory=dict)
+    # By inlet: how far a subscription to a channel with suppliers has come.
     received: Mapping[int, Offsets] = field(default_factory=dict)
+    # By derived channel: how far a filter that was still at work has come.
     filtered: Mapping[str, Offsets] = field(default_factory=dict)
 
     def then(self, later: Departed) -> Departed:
-        """What this node has left and a later one, which was lost before all was laid there."""
+        """What this node has left together with a later one, which was lost before it had taken
+        over all of that."""
         served = {
             name: subscribers for name, subscribers in later.subscribers.items() if subscribers
         }
@@ -271,7 +270,7 @@ class Departed:
         )
 
     def unacknowledged_of(self, channel: str, supplier: str) -> list[Batch]:
-        """The events of a supplier that somebody may not have, in order."""
+        """The events of a supplier that some subscriber may not have, in order."""
         stream, _ = self.streams.get((channel, supplier), (-1, 0))
         return in_order(self.unacknowledged.get(stream, ()))
 
@@ -292,28 +291,25 @@ class LoadStage:
 
 @dataclass(frozen=True, slots=True)
 class RunStage:
-    """Run the filter, items in order: a batch, or a supplier's name whose stream has ended.
-
-    `idle`: call its idle hook; `end`: all streams have ended. `WorkDone` answers; until then the
-    node asks for nothing more of this stage.
-    """
+    """Run the filter. `WorkDone` answers; until then the node asks for nothing more of this
+    stage."""
 
     stage: int
-    items: tuple[Batch | str, ...] = ()
-    idle: bool = False
-    end: bool = False
+    items: tuple[Batch | str, ...] = ()  # in order; a name: that supplier's stream has ended
+    idle: bool = False  # call the idle hook instead
+    end: bool = False  # all streams have ended
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStage:
-    """`StateSnapshotted` answers."""
+    """Take the filter's state; `StateSnapshotted` answers."""
 
     stage: int
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreStage:
-    """Give the stage the state from its old place, before any further work."""
+    """Give the filter the state from its old place, before any further work."""
 
     stage: int
     state: dict[str, bytes]
@@ -348,7 +344,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """`TimerFired(key)` in `after` seconds; replaces an earlier timer of the same key."""
+    """Give `TimerFired(key)` in `after` seconds; replaces an earlier timer of the same key."""
 
     key: str
     after: float

@@ -1,7 +1,8 @@
-"""What runs a stage's filter: a piece of work in, the inputs that answer it out.
+"""Runs a stage's filter: a piece of work in, the inputs that answer it out.
 
-It has no thread and no clock: the runtime calls it in a strand of its pool, the simulation when the
-time of a piece of work is over. User code can raise anything, and nothing of that gets out.
+The executor has no thread and no clock. The runtime calls it in a strand of its pool, the
+simulation when the time of a piece of work is over. User code can raise anything; no exception
+leaves the executor.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def python_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
 
 
 class Executor:
-    """One stage's filter. `unpack` makes a payload of an envelope, an engine a runner of that."""
+    """Runs one stage's filter. `unpack` makes a payload of an envelope; an engine makes a runner of
+    the payload."""
 
     def __init__(self, spec: StageSpec, unpack: Unpack, engines: Mapping[str, MakeRunner]) -> None:
         self.spec = spec
@@ -68,7 +70,7 @@ class Executor:
         return StageLoaded(self.spec.id)
 
     def carry_out(self, work: Work) -> list[Answer]:
-        """Nothing where the filter was refused: the node knows."""
+        """Do a piece of work. The answer is empty if the filter was not loaded: the node knows."""
         runner, stage = self._runner, self.spec.id
         if runner is None:
             return []
@@ -100,7 +102,7 @@ class Executor:
             self._runner.close()
 
     def _attempt(self, action: Callable[[], T]) -> tuple[T | None, list[Failure]]:
-        """The runner itself handles what a filter raises; this is for all else that can fail."""
+        """Call the runner, which handles itself what a filter raises; catch everything else."""
         try:
             return action(), []
         except BaseException as error:  # even SystemExit must not end the thread

@@ -14,7 +14,7 @@ Item = Chunk | StreamEnded
 
 
 def pack(items: Iterable[Item]) -> tuple[tuple[ChunkHead, ...], Buffers]:
-    """The heads of a buffer, and the buffers that they are about."""
+    """The heads of the items, and the buffers that follow them."""
     heads: list[ChunkHead] = []
     buffers: list[Any] = []
     for item in items:
@@ -31,7 +31,7 @@ def pack(items: Iterable[Item]) -> tuple[tuple[ChunkHead, ...], Buffers]:
 def unpack(
     heads: Iterable[ChunkHead], buffers: Sequence[Any], registry: TypeRegistry
 ) -> tuple[Item, ...]:
-    """Raises ProtocolError where the buffers are not what the heads say."""
+    """The items again. Raises ProtocolError if the buffers are not what the heads say."""
     items: list[Item] = []
     taken = 0
     for head in heads:

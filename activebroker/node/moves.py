@@ -1,6 +1,5 @@
-"""A node's part in third-party derivations: drives the machines of `derivation`.
-
-What the machines ask for is carried out here on the node's stages, outlets and inlets.
+"""A node's part in moves and offloads: drives the machines of `derivation`, and carries out their
+effects on the node's stages, outlets and inlets.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from derivation.protocol import (
 )
 from derivation.source import Source
 
-STORIES = 32  # derivations whose stories are kept after their end
+STORIES = 32  # moves whose stories are kept after their end
 
 
 @dataclass(slots=True)
@@ -55,7 +54,7 @@ class _AtDestination:
     outputs: tuple[FlowSpec, ...]
 
     def know(self, have: dict[str, Offsets]) -> None:
-        """What the subscribers have already is not to be sent again."""
+        """Do not send the subscribers what they `have` already."""
         self.outputs = tuple(
             structs.replace(spec, since={**spec.since, **have.get(spec.subscriber, {})})
             for spec in self.outputs
@@ -63,7 +62,7 @@ class _AtDestination:
 
 
 class Moves:
-    """The derivations under way in which this node is a source, an origin or a destination."""
+    """The moves under way in which this node is a source, an origin or a destination."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class Moves:
         self._stories: dict[int, list[dict[str, Any]]] = {}  # of the last that have ended
 
     def receive(self, body: Body, buffers: Sequence[Any]) -> bool:
-        """Handle a message of a derivation; False if it is none."""
+        """Handle a message of a move; False if the message is of another kind."""
         match body:
             case PrepareMove():
                 self._prepare(body)
@@ -93,7 +92,7 @@ class Moves:
                         case protocol.EndFlow(flow):
                             self._outlets.end_flow(outlet, flow)
                         case protocol.OpenFlow():
-                            # Should the derivation fail, it may go on at yet another place.
+                            # If the move fails, the filter goes on from a checkpoint elsewhere.
                             self._outlets.open_flow(spec, retains=request.swap.origin is not None)
             case HandOver():
                 self._hand_over(body, buffers)
@@ -106,7 +105,7 @@ class Moves:
         return True
 
     def loaded(self, stage_id: int, error: str | None) -> bool:
-        """A stage's payload was unpacked or refused; False if no derivation waits for it."""
+        """A stage's payload was unpacked or refused; False if no move waits for it."""
         for derivation, at in list(self._destinations.items()):
             if at.stage.spec.id == stage_id and at.machine.state is DestinationState.LOADING:
                 answer = destination.Loaded() if error is None else destination.LoadFailed(error)
@@ -115,19 +114,19 @@ class Moves:
         return False
 
     def flow_ended(self, stage_id: int, flow: int, lost: bool) -> None:
-        """The ACK: a flow into a stage here ended behind its last event, or its source is lost."""
+        """The end marker: a flow into a stage here ended, or its source is `lost`."""
         for derivation, at in list(self._origins.items()):
             if at.stage.spec.id == stage_id and flow in at.machine.awaited:
                 self._at_origin(derivation, origin.AckReceived(flow, lost))
 
     def flow_opened(self, stage_id: int, flow: int) -> None:
-        """The mark: a flow into a stage here begins."""
+        """The begin marker: a flow into a stage here begins."""
         for derivation, at in list(self._destinations.items()):
             if at.stage.spec.id == stage_id:
                 self._at_destination(derivation, destination.MarkReceived(flow))
 
     def captured(self, stage_id: int, state: dict[str, bytes]) -> None:
-        """The filter of a stage stands still, and this is its state."""
+        """The filter of a stage has stopped running, and this is its state."""
         for derivation, at in self._origins_of(stage_id, OriginState.CAPTURING):
             stage = at.stage
             buffer, error = stage.take_buffer(), stage.outlet.error or stage.inlet.error
@@ -152,8 +151,8 @@ class Moves:
             self._at_origin(derivation, origin.FilterSaved())
 
     def _origins_of(self, stage_id: int, state: OriginState) -> list[tuple[int, _AtOrigin]]:
-        """The derivations that wait in this state for what a stage does now: others may be under
-        way there, behind an overdue one or made up by a bad peer."""
+        """The moves of a stage that wait in this state. There may be others: after an overdue move,
+        or made up by a bad peer."""
         return [
             (derivation, at)
             for derivation, at in self._origins.items()
@@ -171,15 +170,15 @@ class Moves:
                 self._plane.touch(at.stage.spec.id)
 
     def abandon(self) -> None:
-        """Nobody leads them any more."""
+        """Forget all moves: their initiator is gone."""
         of_sources = (derivation for derivation, _ in self._sources)
         for derivation in dict.fromkeys((*self._origins, *self._destinations, *of_sources)):
             self._forget(derivation)
 
-    # --- what shows of them -------------------------------------------------------------------
+    # --- for the status and stories -----------------------------------------------------------
 
     def under_way(self) -> list[PartStatus]:
-        """The part of this node in each: its phase, for whom it waits, and what it holds back."""
+        """This node's parts in moves: the phase, the nodes it waits for, and what it holds back."""
         return [
             PartStatus(
                 derivation,
@@ -195,7 +194,7 @@ class Moves:
         ]
 
     def story(self, derivation: int) -> list[dict[str, Any]]:
-        """What happened here in one that is under way, or was one of the last that were."""
+        """What happened here in a move that is under way or has ended lately."""
         return self._stories.get(derivation) or self._tell_story(derivation)
 
     def _tell_story(self, derivation: int) -> list[dict[str, Any]]:
@@ -248,7 +247,7 @@ class Moves:
         error = body.error
         try:
             items = unpack(body.buffer, buffers, self._context.registry)
-        except ProtocolError as malformed:  # the old place has it no more
+        except ProtocolError as malformed:  # the old place no longer has the filter
             here, there = self._context.here, body.origin
             reason = f"{here!r} cannot read what {there!r} has handed over: {malformed}"
             error = flatten(FilterStopped(reason))
@@ -268,7 +267,7 @@ class Moves:
         self._forget(derivation)
 
     def _forget(self, derivation: int) -> None:
-        """It is over here: its story is all that stays."""
+        """Forget a move, but for its story."""
         if story := self._tell_story(derivation):
             self._stories[derivation] = story
             if len(self._stories) > STORIES:
@@ -318,7 +317,7 @@ class Moves:
                     at.stage.outlet.end(finished=True, error=error)
                     self._stages.start(at.stage)
                 case protocol.RemoveFilter():
-                    self._outlets.let_go(at.stage.outlet)  # nobody will resume what began here
+                    self._outlets.let_go(at.stage.outlet)  # no flow of it will resume
                     self._stages.remove(at.stage.spec.id)
                 case protocol.Send(to, message):
                     self._tell(to, message)
@@ -328,11 +327,12 @@ class Moves:
         outlet.begun = True
         for spec in at.outputs:
             subscriber = outlet.subscribers.get(spec.subscriber)
-            if subscriber is None or subscriber.last < spec.id:  # else it is elsewhere already
+            if subscriber is None or subscriber.last < spec.id:  # else a later flow serves it
                 self._outlets.open_flow(spec)
 
     def _both_prepared(self, derivation: int) -> bool:
-        """A node may be an origin and a destination, and answers for both."""
+        """Whether this node is prepared in all its parts: it may be origin and destination at
+        once, and answers for both together."""
         old, new = self._origins.get(derivation), self._destinations.get(derivation)
         saving = old is not None and old.machine.state is OriginState.SAVING
         loading = new is not None and new.machine.state is DestinationState.LOADING
@@ -350,6 +350,7 @@ class Moves:
 
 
 def _waits_for(at: _AtOrigin | _AtDestination) -> tuple[str, ...]:
-    """A filter that cannot emit takes nothing, so that what it waits for does not arrive."""
+    """The nodes that a part waits for. If the outlet is not ready, these are the nodes that take
+    nothing: the filter takes nothing then, either, and what it waits for cannot arrive."""
     full = () if at.stage.outlet.ready else at.stage.outlet.full_at
     return tuple(dict.fromkeys(full)) or at.machine.waiting_for

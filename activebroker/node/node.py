@@ -1,7 +1,7 @@
 """A node: one process's part of the fabric, without threads, sockets or clocks.
 
-It takes an input and the time and returns effects. Suppliers, consumers, filters and the
-directory sit on nodes; a broker is a node that is there for others' filters.
+It takes an input and the time, and returns effects. Suppliers, consumers, filters and the directory
+are on nodes. A broker is a node for the filters of other processes.
 """
 
 from __future__ import annotations
@@ -105,11 +105,13 @@ TICK = 0.1  # seconds between looks at the links
 
 
 class Node:
-    """`directory` names the node that keeps the directory: this one, with a `budget` for recovery,
+    """A process's part of the fabric.
+
+    `directory` is the name of the node with the directory: this one, with a `budget` for recovery,
     or a peer.
 
-    With `before`, it departs when its fabric is lost, and goes on where the program's node before
-    has departed: its outlets first wait for those who were served there.
+    With `before`, what the program's node before has left behind, this node goes on from there: its
+    outlets first wait for the subscribers of that node. And it departs when its own fabric is lost.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class Node:
         self._local: deque[tuple[Body, Buffers]] = deque()
         self._calls = Calls()
         self._ticking = False
-        self._expelled = False  # a peer has said that this process is lost to the fabric
+        self._expelled = False  # a peer has said that the fabric took this process for lost
         self.plane = Plane(context)
         self.outlets = Outlets(self.plane)
         self.inlets = Inlets(self.plane)
@@ -155,8 +157,8 @@ class Node:
     def handle(self, input: Input, now: float) -> list[Effect]:
         """Take one input at `now` (seconds, of any monotonic clock); return effects in order.
 
-        Raises ProtocolError for a frame that cannot be decoded, or says what its sender has no
-        business to say; that part of it has changed nothing.
+        Raises ProtocolError for a frame that cannot be decoded, and for a message that its sender
+        may not send; that message has changed nothing.
         """
         self._context.now = now
         match input:
@@ -165,7 +167,7 @@ class Node:
             case PeerHeard(peer):
                 self.peers.heard(peer, now)
             case PeerHungUp(peer):
-                if self.directory is not None:  # which alone decides who has ended
+                if self.directory is not None:  # it alone decides which process has ended
                     self.peers.greet_soon(peer)
             case PeerEnded(peer):
                 if self.directory is not None:
@@ -206,7 +208,7 @@ class Node:
             raise ProtocolError(f"{source!r} sent a frame in the name of {frame.sender!r}.")
         if isinstance(frame.body, Expelled):
             if frame.to == self.peers.me.incarnation and frame.sender in self.peers.links:
-                # Only the directory takes members for lost: the sender has it from there.
+                # Only the directory takes members for lost, and the sender has heard it from there.
                 self._expelled = True
                 mine = self.directory is not None or bool(self.orphaned)
                 self._lose(frame.sender if mine else self._context.directory)
@@ -214,7 +216,8 @@ class Node:
         if self.orphaned and (
             not self.departing.under_way or frame.sender == self._context.directory
         ):
-            # To others than the directory, the word of an orphan is nobody's.
+            # A node that has lost its fabric says this only to the directory's node: others have to
+            # hear it from there.
             if frame.sender == self._context.directory:
                 self._context.effects.append(self.peers.answer(frame, Expelled()))
             return
@@ -223,13 +226,13 @@ class Node:
         wrong: ProtocolError | None = None
         bodies = self.peers.receive(frame, buffers, self._context.now)
         for number, (body, its_buffers) in enumerate(bodies):
-            if number:  # each message finds what the one before has brought about
+            if number:  # the consequences of a message come before the next one
                 self._settle()
             if not self.peers.is_gone(frame):
                 try:
                     self._receive(frame.sender, body, its_buffers)
                 except ProtocolError as error:
-                    wrong = wrong or error  # what comes after it was acknowledged as well
+                    wrong = wrong or error  # go on: the messages after it were acknowledged, too
                 except Exception as error:
                     what = f"{frame.sender!r} sent {type(body).__name__}, which"
                     log.exception("%s node %r could not carry out", what, self.name)
@@ -238,19 +241,19 @@ class Node:
             raise wrong
 
     def _admits(self, frame: Frame) -> bool:
-        """Whether a frame is to be listened to that is of another process than there is a link
-        with, or for another one than this."""
+        """Whether to listen to a frame that comes from another process than the one we have a link
+        with, or is for another process than this one."""
         if self.peers.is_gone(frame):
             self._context.effects.append(self.peers.answer(frame, Expelled()))
             return False
         if self.peers.is_stale(frame):
-            # Its sender may be stale, too: it proves nothing about who has its name now. The answer
-            # tells it who we are.
+            # The sender may be outdated, too: its frame does not prove that it is the present
+            # process of its name. The answer tells it our incarnation.
             self._context.effects.append(self.peers.answer(frame, Heard()))
             return False
         if self.peers.restarted(frame):
             self._lose(frame.sender)
-            self.peers.drop(frame.sender)  # with what was still sent to its predecessor
+            self.peers.drop(frame.sender)  # with the messages for its predecessor
         return not self.peers.is_greeting(frame)
 
     def _receive(self, source: str, body: Body, buffers: Sequence[Any]) -> None:
@@ -268,8 +271,8 @@ class Node:
                 try:
                     self._serve(request, answer)
                 except Exception as failure:
-                    # A fault of ours, or what a caller in this process got past the types of the
-                    # wire: who asked is told, and does not wait in vain.
+                    # A fault of ours, or a bad argument from this process, which no decoder has
+                    # checked: the caller gets an error and does not wait in vain.
                     what = type(request).__name__
                     log.exception("node %r could not carry out %s", self.name, what)
                     answer(None, ActiveBrokerError(f"{self.name!r} failed at {what}: {failure!r}"))
@@ -299,9 +302,12 @@ class Node:
                 raise ProtocolError(f"{source!r} sent {body!r}, which this node does not expect.")
 
     def _settle(self) -> None:
-        """Work off what a message, or another input, has led to: what parts of this node sent each
-        other, what others have to know, and what stages and outlets can do now that know all of it;
-        then, one by one, what the node has told itself."""
+        """Work off the consequences of a message or another input.
+
+        First come the messages between parts of this node; then the facts that other parts have to
+        know; then the stages and outlets that can go on; then, one by one, the messages of the node
+        to itself.
+        """
         plane = self.plane
         while True:
             if plane.under_way:
@@ -338,7 +344,7 @@ class Node:
         if to == self.name:
             self._local.append((body, buffers))
         elif to == UNPLACED:
-            return  # it is retained for a filter that has no place yet, and sent when it has one
+            return  # for a filter without a place: it is retained, and sent when there is one
         elif self.orphaned and to == self._context.directory:
             return
         else:
@@ -359,7 +365,7 @@ class Node:
     # --- calls --------------------------------------------------------------------------------
 
     def _answer(self, to: str, call_id: int) -> Done:
-        """Send the answer to a call; one whose process is gone gets none, nor its successor."""
+        """A callback that sends the answer to a call, unless the caller is gone by then."""
         asked = self.peers.incarnation(to)
 
         def done(result: Any, error: ActiveBrokerError | None) -> None:
@@ -385,7 +391,7 @@ class Node:
             self._call(self._context.directory, request.body, request.patience, done)
 
     def _serve(self, body: CallBody, done: Done) -> None:
-        """Carry out a call; what only the directory can do goes to the directory."""
+        """Carry out a call: an order here, other calls at the directory."""
         if isinstance(body, Order):
             self.orders.carry_out(body, done)
         elif self.directory is not None:
@@ -420,7 +426,7 @@ class Node:
         for peer in self.peers.silent(self._context.now):
             if not self._accuse(peer):
                 self._lose(peer)
-                self._settle()  # what went on by that may count on the next one
+                self._settle()  # first handle the loss of one peer, then that of the next
         if self.directory is not None:
             self._knock()
         self.peers.tick(self._context.now)
@@ -435,17 +441,19 @@ class Node:
             self._context.effects.append(SetTimer("tick", TICK))
 
     def _knock(self) -> None:
-        """A broker should have been heard by now: is it there at all? Others may listen where they
-        cannot be dialled from here."""
+        """Look for the brokers that should have been heard by now. Only for brokers: other
+        processes may listen at addresses that cannot be reached from here."""
         for name, member in self.peers.members.items():
             address = member.address if member.is_broker and name != self.name else None
             if address is not None and self.peers.is_quiet(name, self._context.now):
                 self._context.effects.append(Knock(name, address))
 
     def _accuse(self, peer: str) -> bool:
-        """Leave it to the directory who is lost, this node or a silent peer: whether that can be.
+        """Ask the directory to decide which is lost, a silent peer or this node. Returns False if
+        this node has to decide by itself.
 
-        What is concluded here from a loss, and told others, would be wrong if it is this node.
+        If it is this node that is cut off, to take the peer for lost would be wrong, and so would
+        be what others are told because of that.
         """
         member = self.peers.members.get(peer)
         is_mine = self.directory is not None or peer == self._context.directory
@@ -463,9 +471,9 @@ class Node:
         return True
 
     def _members_changed(self, members: tuple[Member, ...]) -> None:
-        """Whom the directory has lost, or seen off, is gone for everybody."""
+        """Take the new members. A process that is no longer one is gone for everybody."""
         before, self.peers.members = self.peers.members, {each.name: each for each in members}
-        if self.directory is None:  # which knows itself, and still has to answer who leaves
+        if self.directory is None:  # else it knows, and still has to answer those that leave
             for name, member in before.items():
                 if name in self.peers.members:
                     continue
@@ -481,7 +489,7 @@ class Node:
     def _lose(self, peer: str) -> None:
         """A peer is gone: free everything here that was for it or from it."""
         acknowledged = self.acknowledged() if peer == self._context.directory else {}
-        left = self.departing.left("")  # with those who are served there
+        left = self.departing.left("")  # now, with the subscribers at that peer
         if self.departing.departs and (self.orphaned or peer == self._context.directory):
             self.departing.note_lost(peer)
         self.peers.drop(peer)
@@ -489,7 +497,7 @@ class Node:
         self.outlets.lost(peer)
         self.inlets.lost(peer)
         self.moves.lost(peer)
-        # Before whoever waits for the peer goes on:
+        # Before calls to the peer fail, and those that wait for them go on:
         if self.directory is not None:
             self.directory.lost(peer)
         elif peer == self._context.directory:
@@ -511,17 +519,17 @@ class Node:
             self.departing.abandon(self.orphaned, acknowledged)
 
     def departed(self, reason: str) -> Departed:
-        """What it leaves behind if it ends now."""
+        """What this node leaves behind if it ends now."""
         return self.departing.departed(reason)
 
     def acknowledged(self) -> dict[int, int]:
-        """By supplier's outlet: all events before this number were taken over by all who want
-        them."""
+        """By supplier's outlet: all events before this number were taken over by all their
+        subscribers."""
         return self.departing.acknowledged()
 
     @property
     def active(self) -> bool:
-        """Whether time brings something about, also where there is no peer."""
+        """Whether something is due by time alone, even without any peer."""
         return bool(self.inlets.acknowledging) or self.stages.active
 
     def _set_timer(self, key: str, after: float | None) -> None:

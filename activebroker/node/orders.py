@@ -1,4 +1,4 @@
-"""What the directory asks of a node, and what the driver answers for its filters."""
+"""The orders of the directory to a node, and the answers of the driver for its filters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SAMPLES = 10  # failures reported in full for each piece of work
 
 
 class Orders:
-    """Carries orders out. Two of them are answered later: those that the driver has to do."""
+    """Carries orders out. Two of them, which the driver has to do, are answered later."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Orders:
     def driver_answered(
         self, answer: StageLoaded | WorkDone | StateSnapshotted | StateFailed | StageChanged
     ) -> None:
-        """Go on with what the driver has done for a stage, which may be gone meanwhile."""
+        """Go on after what the driver has done for a stage; the stage may be gone meanwhile."""
         stage = self._plane.stages.get(answer.stage)
         match answer:
             case StageLoaded(stage_id, error):
@@ -110,7 +110,7 @@ class Orders:
                 else:
                     self._moves.captured(stage_id, state)
             case StateFailed(_, failures) if stage is not None:
-                if not stage.saving.fails:  # a move asks once more
+                if not stage.saving.fails:  # else it was reported, and a move has asked once more
                     self._report(stage, failures)
                 saving = stage.saving.state is SavingState.TAKING or stage.changing is not None
                 stage.saving.fails |= saving
@@ -121,7 +121,7 @@ class Orders:
     # --- inside -------------------------------------------------------------------------------
 
     def _answer(self, order: Order) -> Any:
-        """Carry an order out at once; return what is to be said."""
+        """Carry out an order at once; return the answer."""
         match order:
             case OpenOutlet(outlet, channel, supplier):
                 self._outlets.open(outlet, channel, supplier)
@@ -184,7 +184,7 @@ class Orders:
             self._stages.remove(stage_id)
             done(None, PayloadRefused(f"{self._context.here!r} cannot run it: {error}"))
         else:
-            if (stage := self._plane.stages.get(stage_id)) is not None:  # not given up meanwhile
+            if (stage := self._plane.stages.get(stage_id)) is not None:  # else it was taken down
                 self._stages.start(stage)
             done(None, None)
 
@@ -204,7 +204,7 @@ class Orders:
             self._context.effects.append(DrainSupplier(outlet_id, finished))
 
     def _report(self, stage: Stage, failures: Sequence[Failure]) -> None:
-        """Tell who derived the channel what its filter has lost."""
+        """Tell the channel's owner which events its filter has lost."""
         if failures:
             samples = tuple(failures[:SAMPLES])
             report = FailuresReported(stage.spec.channel, len(failures), samples)

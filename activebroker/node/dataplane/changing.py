@@ -1,10 +1,11 @@
-"""A stage whose filter is given other parameters, at one event.
+"""Gives a stage's filter other parameters, at one event.
 
-It goes on as it is until all that was sent for the old parameters has been filtered, and, where it
-was recovered, until it has made again all that anybody has. Then the filter takes the new ones,
-between two pieces of work. If it goes on elsewhere when its node is lost, it filters nothing more
-until the directory has its new state: what it makes with the new parameters is never made once more
-with the old ones.
+The filter goes on as it is until it has filtered all that was sent for the old parameters. If it
+was recovered, it has also made again by then all that its subscribers have already. Then it takes
+the new parameters, between two pieces of work.
+
+A filter that is recovered when its node is lost filters nothing more until the directory has its
+new state. So what it makes with the new parameters is never made again with the old ones.
 """
 
 from __future__ import annotations
@@ -23,23 +24,21 @@ Inbox = Collection[tuple[InFlow | None, Chunk | StreamEnded]]
 
 
 class Changing:
-    """`behind`: how far the filter has to come first, by outlet, and with what is in its `inbox`.
-    `ending`: flows from other outlets, all of which comes first as well. `passed`: what has not
-    come up to there, it did not want."""
+    """A change that is under way at a stage."""
 
     def __init__(
         self,
         id: int,
         envelope: Envelope,
-        behind: dict[int, Offsets],
-        passed: Offsets,
-        ending: frozenset[int],
-        inbox: Inbox,
+        behind: dict[int, Offsets],  # by outlet: how far the filter has to come first
+        passed: Offsets,  # what was not sent up to here, the filter did not want
+        ending: frozenset[int],  # flows from other outlets, which come first as a whole
+        inbox: Inbox,  # what waits for the filter, and comes first, too
     ) -> None:
         self.id = id
         self.envelope = envelope
         self.passed = passed
-        self.outcome: bool | str | None = None  # when it is over, as `ChangeStage` is answered
+        self.outcome: bool | str | None = None  # the answer to `ChangeStage`, once it is known
         self._behind = dict(behind)
         self._ending = ending
         self._arrived = _end(inbox)
@@ -47,8 +46,8 @@ class Changing:
     def due(self, inputs: Offsets, flows: dict[int, InFlow], inbox: Inbox) -> bool:
         """Whether the filter can take its parameters now.
 
-        `inputs`: how far it has come; `flows`: by which something can still come; `inbox`: what
-        waits for it.
+        `inputs` is how far it has come, `flows` are those that can still bring something, and
+        `inbox` is what waits for it.
         """
         if self.outcome is not None:
             return False
@@ -67,7 +66,7 @@ class Changing:
 
 
 def _end(inbox: Inbox) -> Offsets:
-    """How far the filter comes with what waits for it."""
+    """How far the filter has come when it has filtered what waits for it."""
     return {supplier_of(item): item.upto for _, item in inbox}
 
 

@@ -1,4 +1,4 @@
-"""What becomes of an effect that could not be carried out: it costs what it was for."""
+"""What follows when an effect could not be carried out: its stage or subscription ends."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from activebroker.node.effects import (
 def instead(
     effect: Effect, stages: Mapping[int, Stage], error: Exception
 ) -> Sequence[Input] | None:
-    """What the node is told instead of the effect's own answer; None where it was for no one stage
-    or subscription.
+    """The inputs for the node instead of the effect's own answer; None if the effect was not for
+    one stage or subscription.
 
-    A stage whose work fails stops, with the error for those who take its events.
+    A stage whose work fails stops, and its subscribers get the error.
     """
     text = f"{type(error).__name__}: {error}"
     match effect:

@@ -1,9 +1,10 @@
 """An inlet: where flows arrive at a subscription or a stage.
 
-A flow that follows others is held until those have ended here; that alone keeps the order when
-the production of a channel moves. What is held counts against the flow's credit.
+A flow that follows others is held until those have ended here. This alone preserves the order when
+a filter moves. What is held counts against the flow's credit.
 
-A flow that is lost with its source may leave a gap: what follows it is broken and is not taken.
+A flow that is lost with its source may leave a gap. The flows that follow it are *broken*: they are
+not taken.
 """
 
 from __future__ import annotations
@@ -28,49 +29,47 @@ Item = Chunk | StreamEnded | FlowEnded
 
 @dataclass(slots=True)
 class InFlow:
-    """The receiving end of a flow. `after`: the flows whose end it still waits for.
-
-    `supplier`: whose stream it is, None where it comes from a filter. `begun`: it has come itself,
-    and not only the directory's notice of it. `recovers`: it comes from a filter that is replaced
-    when it is lost. `repeats`: some of it may be here already. `lost`: its source is gone.
-    """
+    """The receiving end of a flow."""
 
     id: int
-    source: str
+    source: str  # node
     outlet: int
-    after: set[int]
-    supplier: str | None = None
-    recovers: bool = False
-    repeats: bool = False
-    begun: bool = True
-    lost: bool = False
+    after: set[int]  # the flows whose end it still waits for
+    supplier: str | None = None  # None if it comes from a filter
+    recovers: bool = False  # it comes from a filter that is replaced if it is lost
+    repeats: bool = False  # some of its events may be here already
+    begun: bool = True  # False: only the directory's notice of it has come
+    lost: bool = False  # its source is gone
     held: list[Item] = field(default_factory=list)
     consumed: int = 0  # bytes consumed but not yet given back as credit
 
     @property
     def all_here(self) -> bool:
-        """Whether it waits with its end."""
+        """Whether the flow is held with its end."""
         return bool(self.held) and isinstance(self.held[-1], FlowEnded)
 
 
 class Inlet:
-    """Orders what arrives. Each method returns the (flow, item) pairs that are free to go on."""
+    """Orders what arrives. Methods that take or free items return the (flow, item) pairs that can
+    go on."""
 
     def __init__(self, id: int) -> None:
         self.id = id
         self.flows: dict[int, InFlow] = {}
         self.error: Error | None = None
-        self.received: Offsets = {}  # how far what went on has come
-        self.sources: dict[int, tuple[str, str]] = {}  # outlet -> node, subscriber: who hears of it
-        self.leaving: dict[int, Offsets] = {}  # of these who has ended, and what had come by then
+        self.received: Offsets = {}  # how far the items that went on have come
+        # By outlet, (node, subscriber): the outlets that wait for acknowledgements.
+        self.sources: dict[int, tuple[str, str]] = {}
+        # Those of them whose flow has ended, with what had come by then.
+        self.leaving: dict[int, Offsets] = {}
         self.direct = False  # fed by suppliers themselves
-        self.had: Offsets = {}  # how far it has come at the node before
-        self.came: Offsets = {}  # the same of its filter, which may have come less far
-        self.holes: dict[int, None] = {}  # outlets whose flows were lost, and yet to be replaced
+        self.had: Offsets = {}  # how far the subscription had come at the node before
+        self.came: Offsets = {}  # how far the filter had come at the node before
+        self.holes: dict[int, None] = {}  # outlets whose flows were lost and not replaced yet
         self.since: Offsets = {}  # where streams began here
-        self.anew = False  # of a filter that begins anew: another one may have borne its name
+        self.anew = False  # its filter begins anew; an earlier filter may have had the name
         self.announced: dict[str, int] = {}  # supplier -> the first outlet that was to feed it
-        self._ended: set[int] = set()  # for those that follow them and have yet to open
+        self._ended: set[int] = set()  # flows, for those that follow them and open later
         self._finished: set[int] = set()
         self._lost: set[int] = set()
         self._broken: list[InFlow] = []
@@ -80,7 +79,7 @@ class Inlet:
 
     @property
     def quiet(self) -> bool:
-        """Whether no flow has anything to bring."""
+        """Whether no flow can bring anything."""
         return not any(flow.begun for flow in self.flows.values())
 
     @property
@@ -90,14 +89,14 @@ class Inlet:
 
     @property
     def complete(self) -> bool:
-        """Whether the channel was closed and every flow has delivered all it had."""
+        """Whether the channel was closed and every flow has brought all its events."""
         if self._awaited is None or self.flows:
             return False
         return self._awaited <= self._finished | self._lost
 
     @property
     def failure(self) -> Error | None:
-        """Why the channel ends short of its end, if it does."""
+        """Why the inlet ends before the channel's end, if it does."""
         return self.error or (LOST if self.holes else None)
 
     def close(self, flows: Iterable[int]) -> None:
@@ -112,8 +111,8 @@ class Inlet:
         supplier: str | None = None,
         recovers: bool = False,
     ) -> None:
-        """The directory's notice that a flow is being opened: without it, an inlet whose channel is
-        closed would be complete while a short-lived supplier's events are still on their way."""
+        """The directory gives notice of a flow. Otherwise an inlet whose channel is closed would be
+        complete while a short-lived supplier's events are still on their way."""
         if supplier is not None:
             self.announced.setdefault(supplier, outlet)
         over = flow in self._ended or flow in self._lost or outlet in self._released
@@ -135,12 +134,9 @@ class Inlet:
         begins: Offset | None = None,
         began: Offset | None = None,
     ) -> None:
-        """A flow begins. `behind`: it follows those of its supplier from other outlets that are
-        here. `began`: where its supplier's stream was when the subscriber came. With `begins`, it
-        may repeat what is here, or, where nothing of the stream was to come here, what was before
-        that.
+        """A flow begins; the arguments are the fields of `FlowOpened`.
 
-        One that was on its way when its outlet was released is not taken.
+        A flow that was on its way when its outlet was released is not taken.
         """
         if outlet in self._released:
             return
@@ -172,7 +168,7 @@ class Inlet:
             }
 
     def arrived(self, flow_id: int, item: Item) -> list[tuple[InFlow, Item]]:
-        """Take the next item of a flow; an end may set others free."""
+        """Take the next item of a flow; an end may free other flows."""
         flow = self.flows.get(flow_id)
         if flow is None or flow.all_here:
             return []  # closed here, or broken, while the item was under way
@@ -193,8 +189,8 @@ class Inlet:
         return free
 
     def missed(self, supplier: str, so_far: Offset, served: bool) -> int:
-        """How many events are between what a subscription had of a stream at the node before, and
-        where that has come to: it gets none of them, unless it was `served` all the time."""
+        """How many events of a stream a subscription has missed: those from where it had come at
+        the node before to `so_far`. None are missed if it was `served` all the time."""
         had = self.had.pop(supplier, None)
         if had is None or had[0] != so_far[0] or served:
             return 0
@@ -202,22 +198,23 @@ class Inlet:
         return so_far[1] - had[1]
 
     def take_repeated(self) -> list[tuple[InFlow, int]]:
-        """The bytes of what came once more, and is not passed on, since this was asked."""
+        """The repeated items that were dropped since the last call, as (flow, bytes)."""
         repeated, self._repeated = self._repeated, []
         return repeated
 
     def take_broken(self) -> list[InFlow]:
-        """The flows that were broken since this was asked."""
+        """The flows that were broken since the last call."""
         broken, self._broken = self._broken, []
         return broken
 
     def took(self, upto: Offsets) -> None:
-        """So much came another way, with a hand-over."""
+        """Events up to these offsets came another way, with a hand-over."""
         for supplier, at in upto.items():
             self.received[supplier] = max(at, self.received.get(supplier, at))
 
     def release(self, outlets: Iterable[int]) -> Offsets:
-        """These outlets' flows are to be replaced; return how far the inlet has come."""
+        """Drop the flows of these outlets, which will be replaced; return how far the inlet has
+        come."""
         for outlet in outlets:
             self._released[outlet] = None
             self.sources.pop(outlet, None)
@@ -228,15 +225,15 @@ class Inlet:
         return self.received
 
     def leave(self, upto: Offsets) -> None:
-        """Those who have ended need not hear more when they know of all up to there."""
+        """Forget the outlets whose flow has ended, once all their events are acknowledged."""
         for outlet, came in list(self.leaving.items()):
             if all(upto.get(supplier, (-1, 0)) >= at for supplier, at in came.items()):
                 del self.leaving[outlet]
                 self.sources.pop(outlet, None)
 
     def lost(self, source: str, unopened: bool = False) -> list[tuple[InFlow, Item]]:
-        """A node is gone: its flows end with what has arrived. `unopened`: only those that have not
-        begun, for others are of its successor."""
+        """A node is gone: its flows end with what has arrived. `unopened`: only flows that have not
+        begun end; the others are from the node's successor."""
         if not unopened:
             self.sources = {id: each for id, each in self.sources.items() if each[0] != source}
         free: list[tuple[InFlow, Item]] = []
@@ -253,7 +250,7 @@ class Inlet:
         return free
 
     def _begin(self, supplier: str, at: Offset) -> None:
-        """A stream began there, unless that is known already."""
+        """Note where a stream began, unless that is known already."""
         if self.since.get(supplier, NOWHERE)[0] != at[0]:
             self.since[supplier] = at
 

@@ -1,4 +1,4 @@
-"""Where events come to at a node: its inlets, each of a subscription or of a stage."""
+"""Where events arrive at a node: its inlets, each of a subscription or of a stage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from activebroker.protocol.specs import FlowSpec, Offsets
 
 log = logging.getLogger(__name__)
 CREDIT_STEP = WINDOW // 4  # bytes consumed before credit goes back
-ACKNOWLEDGE_EVERY = 0.01  # seconds between a subscription's news for what feeds it, if any
+ACKNOWLEDGE_EVERY = 0.01  # seconds between a subscription's acknowledgements
 
 
 class Inlets:
@@ -43,13 +43,13 @@ class Inlets:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._context = plane.context
-        self.acknowledging: dict[int, Offsets] = {}  # subscriptions' news for what feeds them
+        self.acknowledging: dict[int, Offsets] = {}  # by subscription: not sent yet
         self._acknowledged_at = 0.0
 
     # --- for users and the directory ----------------------------------------------------------
 
     def open(self, id: int, received: Offsets) -> None:
-        """`received`: how far a subscription has come at the node before."""
+        """Open a subscription's inlet. `received`: how far it had come at the node before."""
         inlet = self._plane.inlets[id] = Inlet(id)
         inlet.received.update(received)
         inlet.had.update(received)
@@ -57,7 +57,7 @@ class Inlets:
 
     def close(self, id: int) -> None:
         """The user closed the subscription."""
-        if id in self.acknowledging:  # who has ended waits for it
+        if id in self.acknowledging:  # an outlet that has ended waits for it
             self._acknowledge(id)
         if (inlet := self._plane.inlets.pop(id, None)) is not None:
             self.drop(inlet)
@@ -72,13 +72,14 @@ class Inlets:
             self._after(inlet)
 
     def abandon(self, id: int, reason: str) -> None:
-        """What fed a subscription is gone."""
+        """What fed a subscription is gone: end it."""
         if id in self._plane.inlets and id not in self._plane.stages:
             self.close(id)
             self._context.effects.append(EndSubscription(id, Unreachable(reason)))
 
     def release(self, id: int, outlets: Sequence[int]) -> Offsets:
-        """What fed an inlet will be replaced; return how far it has come, by supplier."""
+        """These outlets, which fed an inlet, will be replaced; return how far it has come, by
+        supplier."""
         if (inlet := self._plane.inlets.get(id)) is None:
             return {}
         return inlet.release(outlets)
@@ -95,8 +96,8 @@ class Inlets:
             self.give_back(flow)
 
     def lost(self, peer: str, unopened: bool = False) -> None:
-        """A node is gone: end what came from it. `unopened`: it has a successor already, and only
-        what was still to come from it does not."""
+        """A node is gone: end its flows. `unopened`: it has a successor already, so end only those
+        that have not begun."""
         for inlet in list(self._plane.inlets.values()):
             self._pass(inlet, inlet.lost(peer, unopened))
 
@@ -113,7 +114,7 @@ class Inlets:
         body: Events | StreamEnded | FlowEnded | FlowOpened,
         buffers: Sequence[Any],
     ) -> None:
-        """What comes in a flow."""
+        """Take what comes in a flow."""
         match body:
             case Events():
                 self._events_arrived(source, body, buffers)
@@ -123,7 +124,7 @@ class Inlets:
                 if (inlet_ := self._plane.inlets.get(inlet_id)) is not None:
                     self._opened(inlet_, body, source)
                 else:
-                    # The directory tells what is retained for a filter that is elsewhere by now.
+                    # A filter may be elsewhere by now: the directory sees to what is retained.
                     subscriber = body.subscriber in ("", f"inlet {inlet_id}")
                     gone = subscriber or inlet_id in self._plane.stopped
                     self._plane.tell(source, FlowDropped(flow, outlet, gone))
@@ -133,7 +134,7 @@ class Inlets:
             self._pass(inlet, inlet.arrived(arrival.flow, arrival.item))
 
     def drop(self, inlet: Inlet, goes_on: bool = False) -> None:
-        """An inlet is gone; `goes_on`: what it was for will be elsewhere."""
+        """An inlet is gone. `goes_on`: its subscriber goes on elsewhere."""
         for flow in inlet.flows.values():
             self._drop_flow(flow, goes_on)
         inlet.flows.clear()
@@ -143,7 +144,7 @@ class Inlets:
         self._plane.tell(flow.source, FlowRewound(flow.id, flow.outlet, dict(since)))
 
     def give_back(self, flow: InFlow) -> None:
-        """Something of a flow was consumed: its source may send more, if it was enough."""
+        """Give credit back to a flow's source, if enough of the flow was consumed."""
         if flow.consumed < CREDIT_STEP:
             return
         nbytes, flow.consumed = flow.consumed, 0
@@ -154,7 +155,7 @@ class Inlets:
     def _events_arrived(self, source: str, head: Events, buffers: Sequence[Any]) -> None:
         chunk: Chunk | None = None
         for flow, inlet_id in head.to:
-            # An earlier one may have closed it.
+            # What an earlier flow brought may have closed this inlet.
             if (inlet := self._plane.inlets.get(inlet_id)) is not None and flow in inlet.flows:
                 try:
                     chunk = chunk or self._read(head, buffers)
@@ -171,7 +172,8 @@ class Inlets:
     def _break(
         self, inlet: Inlet, flow: int, source: str, head: Events, error: ProtocolError
     ) -> None:
-        """What has come is no batch: nobody can take it, now or later, and nobody else has it."""
+        """What has come is not a valid batch, and nobody else has it: end the inlet with an
+        error."""
         reason = (
             f"{self._context.here!r} cannot read the events of supplier {head.supplier!r} before "
             f"offset {head.upto[1]} that {source!r} has sent, and takes no more: {error} Are "
@@ -179,7 +181,7 @@ class Inlets:
         )
         log.error("%s", reason)
         if inlet.id in self._plane.stages:
-            # If it is lost before it has stopped, it may go on elsewhere.
+            # If the filter is lost before it has stopped, it may go on elsewhere.
             self._drop_flow(inlet.flows[flow], goes_on=True)
             end = FlowEnded(flow, inlet.id, True, flatten(FilterStopped(reason)))
             self.arrived(Arrival(inlet.id, flow, end))
@@ -213,12 +215,13 @@ class Inlets:
         )
         if (stage := self._plane.stages.get(inlet.id)) is not None:
             if opened.subscriber:
-                stage.saving.urge()  # its source may retain what is covered already
+                stage.saving.urge()  # the source may retain events that were filtered before
             self._plane.facts.append(InputBegan(inlet.id, opened.flow))
         self._drop_broken(inlet)
 
     def _drop_broken(self, inlet: Inlet) -> None:
-        """Take nothing of what follows a gap: the directory lets a filter go on before it."""
+        """Drop the flows that follow a gap: the directory lets the filter go on from before the
+        gap."""
         for flow in inlet.take_broken():
             self._drop_flow(flow, goes_on=True)
             if inlet.id in self._plane.stages:
@@ -233,7 +236,7 @@ class Inlets:
             stage.put(free)
             for flow, item in free:
                 if isinstance(item, FlowEnded):
-                    stage.saving.urge()  # so that who has ended hears that
+                    stage.saving.urge()  # its outlet waits for the acknowledgement
                     self._plane.facts.append(InputEnded(inlet.id, flow.id, flow.lost))
             if stage.spec.envelope is None and free and isinstance(free[-1][1], FlowEnded):
                 # The supplier that this relay serves has left.
@@ -269,7 +272,7 @@ class Inlets:
         self._plane.tell(flow.source, FlowDropped(flow.id, flow.outlet, not goes_on))
 
     def _acknowledge(self, inlet_id: int) -> None:
-        """What a subscription has, it has for good."""
+        """Acknowledge what a subscription has."""
         upto = self.acknowledging.pop(inlet_id)
         if (inlet := self._plane.inlets.get(inlet_id)) is not None:
             for outlet, (node, subscriber) in list(inlet.sources.items()):
@@ -283,5 +286,5 @@ class Inlets:
 
 
 def _why(inlet: Inlet) -> ActiveBrokerError | None:
-    """The error with which a subscription ends, if it does."""
+    """The error with which a subscription ends, if it ends with one."""
     return None if (failure := inlet.failure) is None else revive(failure)

@@ -1,12 +1,12 @@
-"""An outlet: where a node's events leave for all who want them.
+"""An outlet: where events leave a node for their subscribers.
 
-A supplier has one, and so has every stage for its derived channel. It knows its *subscribers*: who
-wants events, wherever they may be taken. A flow leads to the place where a subscriber is now. Each
-flow has a credit in bytes that its inlet gives back as it consumes; events wait here when it is
-used up. For a subscriber whose place may be lost, what it has not acknowledged is retained, and a
-flow that resumes begins with that. While any flow waits, or too much is retained, the outlet is not
-ready and its producer pauses. So a slow consumer slows its suppliers, and what is held here is
-bounded.
+A supplier has one, and so has every stage. A *subscriber* wants events, wherever it is; a flow
+leads to the place where it is now. Each flow has a credit in bytes, which its inlet gives back as
+it consumes; events wait here when the credit is used up. If a subscriber's place may be lost, the
+events that it has not acknowledged are retained, and a flow that resumes begins with them.
+
+While a flow waits for credit, or too much is retained, the outlet is not ready and its producer
+pauses. So a slow consumer slows its suppliers, and what is held here is bounded.
 """
 
 from __future__ import annotations
@@ -34,34 +34,26 @@ Carry = Callable[["OutFlow", Item], None]
 
 @dataclass(slots=True)
 class Subscriber:
-    """Who wants events. `retains`: what it has not acknowledged is retained for it; `tracks`: only
-    how far it has acknowledged is.
-
-    Where the predicate is wider than its filter, what is sent is not `certain` to be forwarded.
-    `began` is where a supplier's stream was when it came, `sent` how far it was given events,
-    `acknowledged` how far it has acknowledged them; `since`: what it has already. A subscriber that
-    another outlet serves from now on is `closed`, and `left` when the end of its flow has come
-    there: what follows that is free.
-    """
+    """A subscription, a filter or a relay that wants the outlet's events."""
 
     predicate: Predicate | None
-    retains: bool
-    certain: bool = True
-    tracks: bool = False
-    since: Offsets = field(default_factory=dict)
+    retains: bool  # what it has not acknowledged is retained for it
+    certain: bool = True  # False: the predicate is wider than the filter's
+    tracks: bool = False  # it acknowledges, whether or not anything is retained for it
+    since: Offsets = field(default_factory=dict)  # what it has already
     flow: OutFlow | None = None
     last: int = 0  # the flow that served it last
-    sent: Offsets = field(default_factory=dict)
+    sent: Offsets = field(default_factory=dict)  # how far it was given events
     acknowledged: Offsets = field(default_factory=dict)
-    began: Offset | None = None
+    began: Offset | None = None  # where the supplier's stream was when it came
     retained: deque[tuple[str, Offset, Chunk | StreamEnded]] = field(default_factory=deque)
     retained_bytes: int = 0
-    closed: bool = False
-    left: bool = False
+    closed: bool = False  # another outlet serves it from now on
+    left: bool = False  # the end of its last flow has arrived there
 
     def retain(self, supplier: str, item: Chunk | StreamEnded) -> None:
         if item.upto <= self.acknowledged.get(supplier, NOWHERE):
-            return  # made once more here, it was acknowledged where it was made before
+            return  # made again after a recovery, it was acknowledged before
         self.retained.append((supplier, item.upto, item))
         self.retained_bytes += _size(item)
 
@@ -85,7 +77,7 @@ class Subscriber:
         return bool(self.retained)
 
     def has_acknowledged(self, upto: Offsets) -> bool:
-        """Whether all that was given to it up to there is acknowledged."""
+        """Whether all that it was given up to these offsets is acknowledged."""
         if not (self.retains or self.tracks):
             return True
         if self.retains:
@@ -100,13 +92,12 @@ class Subscriber:
 
 @dataclass(slots=True)
 class OutFlow:
-    """The sending end of a flow, with its counters. `beside`: it leads to a filter at this node
-    that does no more than look at events."""
+    """The sending end of a flow, with its counters."""
 
     spec: FlowSpec
-    beside: bool = False
+    beside: bool = False  # it leads to a filter at this node that only looks at events
     credit: int = WINDOW
-    ending: bool = False  # its end is behind what waits; nothing more is for it
+    ending: bool = False  # its end waits, or was sent: nothing more is for it
     waiting: deque[Item] = field(default_factory=deque)
     offered_events: int = 0
     offered_bytes: int = 0
@@ -115,35 +106,33 @@ class OutFlow:
 
 
 class Outlet:
-    """Selects each batch for each subscriber and hands it to `carry` as credit allows.
-
-    `supplier` is the user's, None at a stage. `numbers`: what it emits is counted here, from the
-    begin of each stream of a supplier (that of a filter); otherwise items bear their offsets
-    already. At a stage it `tracks`: it knows how far every subscriber has acknowledged, for the
-    stage acknowledges its inputs in turn. It is not ready as long as subscribers are `awaited` who
-    will come back. `begun`: that of a stage that is to take over has not, and its subscribers are
-    still served by the old place.
-    """
+    """Selects from each batch what each subscriber wants, and hands it to `carry` as credit
+    allows."""
 
     def __init__(
         self, id: int, channel: str, supplier: str | None, carry: Carry, numbers: bool = False
     ) -> None:
         self.id = id
-        self.stream = id  # a supplier's that goes on with it after it had lost its fabric: another
-        self.begins: Offset | None = None  # then: from where on nobody has had anything of it
-        self.before: dict[str, Offset] = {}  # then: who was served before, and since when
+        # The next three change for a supplier that goes on after it has lost its fabric: `stream`
+        # is then that of its first outlet, no subscriber has had anything from `begins` on, and
+        # `before` is where the stream was when earlier subscribers came.
+        self.stream = id
+        self.begins: Offset | None = None
+        self.before: dict[str, Offset] = {}
         self.channel = channel
-        self.supplier = supplier
+        self.supplier = supplier  # None at a filter
         self.flows: dict[int, OutFlow] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self.offsets: Offsets = {}
         self.emitted_events = 0
-        self.begun = True
+        self.begun = True  # False at a move's destination while the origin serves the subscribers
         self.ended = False
         self.error: Error | None = None  # why it ended, if its filter was stopped
+        # Whether offsets are counted here, from the begin of each supplier's stream, as at a
+        # filter. Otherwise items have their offsets already.
         self.numbers = numbers
-        self.tracks = supplier is None
-        self.awaited: dict[str, None] = {}
+        self.tracks = supplier is None  # a stage acknowledges its inputs after its subscribers do
+        self.awaited: dict[str, None] = {}  # subscribers of before, which will come back
         self.spared: dict[int, None] = {}  # flows whose inlets went before they were opened
         self._finishing: dict[int, Offsets] = {}  # flows that end when the outlet has come so far
         self._carry = carry
@@ -161,14 +150,14 @@ class Outlet:
 
     @property
     def full_at(self) -> tuple[str, ...]:
-        """The nodes that retain it from being ready: those that take nothing now."""
+        """The nodes that keep the outlet from being ready, since they take nothing now."""
         waiting = [flow.spec.target for flow in self.flows.values() if flow.waiting]
         full = [each.flow for each in self.subscribers.values() if each.retained_bytes >= RETAINED]
         return (*waiting, *(flow.spec.target for flow in full if flow is not None))
 
     def repeats(self, suppliers: Collection[str] | None = None) -> bool:
-        """Whether it makes again what a subscriber has already, for its first place was lost; only
-        of these suppliers, where no others' events come here."""
+        """Whether the stage, recovered from an earlier place, still makes again what a subscriber
+        has already. With `suppliers`, only events of these count."""
         return any(
             self.offsets.get(supplier, NOWHERE) < at
             for subscriber in self._open()
@@ -183,7 +172,7 @@ class Outlet:
 
     @property
     def acknowledged(self) -> int:
-        """At a supplier's: all events before this number have left, and are acknowledged."""
+        """At a supplier: all events before this number have left, and are acknowledged."""
         waiting = [item for flow in self.flows.values() for item in flow.waiting]
         retained = [
             item for subscriber in self.subscribers.values() for _, _, item in subscriber.retained
@@ -197,11 +186,11 @@ class Outlet:
         return any(subscriber.unacknowledged for subscriber in self.subscribers.values())
 
     def open(self, spec: FlowSpec, retains: bool = False, beside: bool = False) -> None:
-        """Serve a subscriber by this flow from now on; if it resumes, with what is retained for it
-        first.
+        """Serve a subscriber by this flow from now on. A flow that resumes begins with what is
+        retained.
 
-        A subscriber that resumes where nothing is retained for it has nothing to expect here, nor
-        has one that comes when the outlet has ended. Where the outlet has not `begun`, it is early.
+        It ends at once after that if the outlet has ended, or if the flow resumes for a subscriber
+        that the outlet does not serve; an outlet that has not `begun` will serve it.
         """
         self.awaited.pop(spec.subscriber, None)
         subscriber = self.subscribers.get(spec.subscriber)
@@ -232,7 +221,7 @@ class Outlet:
             for supplier, _, item in retained:
                 subscriber.retain(supplier, item)
         if over:
-            # Of an outlet that has ended the directory may still count on this flow.
+            # Even if the outlet has ended, the directory may count on this flow.
             self.end_flow(spec.id, finished=self.ended, error=self.error, retains=True)
 
     def set_predicate(self, subscriber: str, predicate: str | None, certain: bool = True) -> None:
@@ -245,7 +234,7 @@ class Outlet:
         if (flow := self.flows.pop(flow_id, None)) is None:
             for name, each in list(self.subscribers.items()):
                 if each.closed and each.last == flow_id:
-                    each.left = True  # nobody waits for the end that was sent
+                    each.left = True  # its inlet is gone, and waits for no end
                     self._leave(name, each)
             return
         subscriber = self.subscribers.get(flow.spec.subscriber)
@@ -255,7 +244,7 @@ class Outlet:
                 del self.subscribers[flow.spec.subscriber]
 
     def lost(self, peer: str) -> None:
-        """A node is gone: who was there takes nothing any more, but may come back elsewhere."""
+        """A node is gone: its subscribers take nothing any more, but may come back elsewhere."""
         for flow in list(self.flows.values()):
             if flow.spec.target == peer:
                 self.close(flow.spec.id)
@@ -273,19 +262,19 @@ class Outlet:
             self.flows.pop(gone.flow.spec.id, None)
 
     def drop_served(self, flow_id: int) -> None:
-        """Whom this flow has served last is gone for good, also where it has ended."""
+        """The subscriber that this flow served last is gone for good; the flow may have ended."""
         for name in [
             name for name, subscriber in self.subscribers.items() if subscriber.last == flow_id
         ]:
             self.drop(name)
 
     def retain(self, subscriber: str) -> Offsets:
-        """Keep from now on what a subscriber has not acknowledged; return how far it was given
-        events."""
+        """Retain from now on what a subscriber has not acknowledged; return how far it was given
+        events before."""
         if (known := self.subscribers.get(subscriber)) is not None:
             known.retains = known.retains or not known.closed
         if self.ended:
-            return self.offsets  # each subscriber is given them, an end in any case
+            return self.offsets  # every subscriber was given all of them, as far as it wants them
         return {} if known is None else known.sent
 
     def acknowledge(self, subscriber: str, upto: Offsets, ended: bool = False) -> None:
@@ -295,18 +284,18 @@ class Outlet:
             self._leave(subscriber, acknowledging)
 
     def let_go(self) -> None:
-        """The channel is being closed: nobody will resume any more, retain nothing."""
+        """The channel is being closed: no subscriber will resume any more, so retain nothing."""
         for name in list(self.subscribers):
             self.forget(name)
 
     def abandon(self) -> None:
-        """Nobody takes anything any more."""
+        """End at once: no subscriber takes anything any more."""
         self.ended = True
         self.flows.clear()
         self.subscribers.clear()
 
     def forget(self, subscriber: str) -> None:
-        """Keep nothing any more for a subscriber: it gets what its flow brings, and will not
+        """Retain nothing any more for a subscriber: it gets what its flow brings, and will not
         resume."""
         if (known := self.subscribers.get(subscriber)) is None:
             return
@@ -334,7 +323,7 @@ class Outlet:
                 self._emit_since(subscriber, chunk)
                 continue
             flow = subscriber.flow
-            # Objects cost a predicate as much as a filter that does no more than look at them.
+            # On objects, a predicate costs as much as a filter that only looks at them.
             beside = flow is not None and flow.beside and chunk.batch.type is ANY
             part = chunk if beside else selection.of(subscriber.predicate)
             if part is not None and (beside or not subscriber.certain):
@@ -347,7 +336,8 @@ class Outlet:
         self._finish()
 
     def end_stream(self, supplier: str, upto: Offset | None = None) -> None:
-        """Tell all subscribers that a supplier's stream is complete; `upto` where it came from."""
+        """Tell all subscribers that a supplier's stream is complete. `upto`: the offset of that
+        end in the input, at a stage."""
         if upto is None:
             upto = self._next(supplier, self.stream, 1)
         elif self.numbers:
@@ -364,13 +354,13 @@ class Outlet:
         error: Error | None = None,
         retains: bool = False,
     ) -> None:
-        """End one flow behind what it has been given; it leaves the table when that is sent.
+        """End one flow after what it has been given; it leaves the table when that is sent.
 
-        Its subscriber is served by another flow, or by another outlet, from now on; or by none, if
-        it is `finished`. Then nothing is retained for it, unless the outlet `retains`.
+        Another flow or another outlet serves its subscriber from now on; or none does, if the flow
+        is `finished`. Then nothing is retained for the subscriber, unless the outlet `retains`.
         """
         for name, subscriber in list(self.subscribers.items()):
-            if subscriber.last == flow_id:  # also where the flow was lost before
+            if subscriber.last == flow_id:  # even if the flow was lost before
                 subscriber.flow, subscriber.closed = None, True
                 if (finished and not retains) or not subscriber.unacknowledged:
                     del self.subscribers[name]
@@ -380,16 +370,17 @@ class Outlet:
         self._queue(flow, FlowEnded(flow_id, flow.spec.inlet, finished, error))
 
     def finish(self, flow_id: int, behind: Offsets) -> None:
-        """End a flow for good, behind all up to there: some of it may be on its way here."""
+        """End a flow for good after these offsets: some of those events may be on their way
+        here."""
         self._finishing[flow_id] = behind
         self._finish()
 
     def end(
         self, finished: bool = False, error: Error | None = None, retains: bool = False
     ) -> None:
-        """End all flows; the outlet is drained when they have gone and nothing is retained.
+        """End all flows; the outlet is drained when they have ended and nothing is retained.
 
-        `finished`: nothing follows them; then nothing is retained either, unless it `retains`.
+        `finished`: no other flows follow them; then nothing is retained, unless it `retains`.
         """
         self.ended, self.error = True, error
         for flow_id in list(self.flows):
@@ -398,8 +389,8 @@ class Outlet:
             self.let_go()
 
     def go_on(self, at: Offset, before: Mapping[str, Offsets]) -> None:
-        """Continue a supplier's stream that has come so far; some of it may come once more.
-        `before`: since when subscribers were served by the node before."""
+        """Continue a supplier's stream from an offset; some events before it may be published
+        again. `before`: by subscriber that the node before served, where streams began for it."""
         assert self.supplier is not None
         self.stream, self.begins = at[0], at
         self.before = {
@@ -410,20 +401,20 @@ class Outlet:
         self.offsets[self.supplier] = at
 
     def began(self, subscriber: str) -> Offset | None:
-        """Where a supplier's stream was when a subscriber came; None for one that comes after the
-        supplier has joined its fabric again, and was not served before."""
+        """Where a supplier's stream was when a subscriber came. None if the subscriber was not
+        served before the supplier joined its fabric again."""
         if (known := self.subscribers.get(subscriber)) is not None:
             return known.began
         return self.before.get(subscriber, self._now() if self.begins is None else None)
 
     def lift_credit(self) -> None:
-        """Send all that there is: little more can come."""
+        """Send all that waits: the supplier publishes nothing more."""
         for flow_id, flow in list(self.flows.items()):
             flow.credit = sys.maxsize
             self.return_credit(flow_id, 0)
 
     def return_credit(self, flow_id: int, nbytes: int) -> None:
-        """The inlet consumed `nbytes`; send what waited for it."""
+        """The inlet consumed `nbytes`: send what waited for this credit."""
         if (flow := self.flows.get(flow_id)) is None:
             return
         flow.credit += nbytes
@@ -433,13 +424,13 @@ class Outlet:
     # --- inside -------------------------------------------------------------------------------
 
     def _now(self) -> Offset | None:
-        """Where a supplier's stream is."""
+        """Where a supplier's stream is now."""
         if self.supplier is None:
             return None
         return self.offsets.get(self.supplier, (self.stream, 0))
 
     def _next(self, supplier: str, stream: int, count: int) -> Offset:
-        """The offset `count` further on, which is in a new stream if the supplier's is one."""
+        """The offset `count` further on; in a new stream, it counts from the begin."""
         last, so_far = self.offsets.get(supplier, (0, 0))
         return (stream, count) if stream > last else (last, so_far + count)
 
@@ -457,7 +448,7 @@ class Outlet:
         return [subscriber for subscriber in self.subscribers.values() if not subscriber.closed]
 
     def _emit_since(self, subscriber: Subscriber, chunk: Chunk) -> None:
-        """A subscriber that resumes: some of this it may have already."""
+        """Emit to a subscriber that resumes, and may have some of this already."""
         supplier = chunk.batch.supplier
         if chunk.upto <= subscriber.since[supplier] and not subscriber.retains:
             return
@@ -467,7 +458,7 @@ class Outlet:
             del subscriber.since[supplier]
 
     def _give(self, subscriber: Subscriber, supplier: str, item: Chunk | StreamEnded) -> None:
-        """Send what the subscriber has not got yet; retain all of it."""
+        """Send what the subscriber does not have yet; retain all of it."""
         since = subscriber.since.get(supplier, NOWHERE)
         before: Chunk | StreamEnded | None
         after: Chunk | StreamEnded | None

@@ -1,7 +1,7 @@
 """Where events leave a node: its outlets, and the flows from them, with credit.
 
-Flows between two parts of the same node take the same way as those between nodes, except that
-their items wait here instead of being put on a link.
+Flows inside a node work like those between nodes, but their items are queued here instead of being
+put on a link.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from activebroker.protocol.specs import UNPLACED, FlowSpec, Offset, Offsets
 
 @dataclass(frozen=True, slots=True)
 class Succession:
-    """What outlets go on with that a program's node before has left: by channel, who was served
-    there, and since when; how far its suppliers had come, by channel and name."""
+    """What the program's node before has left for the outlets; see `Departed`."""
 
     subscribers: Mapping[str, Mapping[str, Offsets]]
     streams: Mapping[tuple[str, str], Offset]
@@ -44,15 +43,15 @@ class Outlets:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._context = plane.context
-        # By peer, in order: the batches, each with the flows and inlets that it goes to.
+        # By peer: the batches in order, each with the (flow, inlet) pairs that it goes to.
         self._leaving: dict[str, list[tuple[Chunk, list[tuple[int, int]]]]] = {}
         self._before = Succession({}, {})
-        self.awaited: Mapping[str, Mapping[str, Offsets]] = {}  # of those before: who may be back
+        self.awaited: Mapping[str, Mapping[str, Offsets]] = {}  # subscribers that may come back
         self.blocked: dict[int, None] = {}  # supplier outlets that were not ready
 
     def succeed(self, before: Succession) -> None:
-        """Let outlets that are opened wait until those who were served there before are back, and
-        go on with the streams of their suppliers."""
+        """Let outlets wait, when they are opened, until the subscribers of before are back, and
+        continue the streams of before."""
         self._before, self.awaited = before, before.subscribers
 
     def await_no_more(self) -> None:
@@ -64,7 +63,7 @@ class Outlets:
     # --- for the directory --------------------------------------------------------------------
 
     def open(self, id: int, channel: str, supplier: str | None, numbers: bool = False) -> Outlet:
-        """Raises ProtocolError where its number is taken."""
+        """Open an outlet. Raises ProtocolError if the id is taken."""
         if id in self._plane.outlets:
             raise ProtocolError(f"{self._context.here!r} has an outlet {id} already.")
         outlet = self._plane.outlets[id] = Outlet(id, channel, supplier, self._carry, numbers)
@@ -76,7 +75,7 @@ class Outlets:
         return outlet
 
     def close(self, id: int, finished: bool) -> None:
-        """End a supplier's outlet behind all it has published."""
+        """End a supplier's outlet after all that it has published."""
         outlet = self._plane.outlets.get(id)
         if outlet is None:
             return
@@ -98,7 +97,7 @@ class Outlets:
     def open_flow(self, spec: FlowSpec, retains: bool = False) -> Offsets:
         """Begin a flow; return how far its outlet had come before it.
 
-        `retains`: what its subscriber has not acknowledged, whether or not it recovers.
+        `retains`: retain what the subscriber has not acknowledged, even if it does not recover.
         """
         outlet = self._plane.outlets.get(spec.outlet)
         if outlet is not None and outlet.spared.pop(spec.id, 0) is None:
@@ -124,10 +123,10 @@ class Outlets:
             outlet.open(spec, retains, self._only_looks(spec))
             if spec.target == UNPLACED:  # it is retained until the filter has a place
                 outlet.lost(UNPLACED)
-            self._wait_if_blocked(outlet)  # by what was retained
-            self._plane.touch(outlet.id)  # by who was awaited
+            self._wait_if_blocked(outlet)  # too much may be retained now
+            self._plane.touch(outlet.id)  # it may be ready, since one awaited subscriber is back
         else:
-            # It ended by itself in the meantime, and whoever waits for this flow has to know.
+            # The outlet has ended meanwhile, and an inlet that waits for this flow has to know.
             error = self._plane.stopped.get(spec.outlet)
             finished = error is not None or spec.supplier is not None
             end = FlowEnded(spec.id, spec.inlet, finished, error)
@@ -141,7 +140,7 @@ class Outlets:
             return None
         if outlet.supplier is not None:
             return outlet.began(spec.subscriber)
-        relay = self._plane.stages.get(spec.outlet)  # where nothing has come to it, it began itself
+        relay = self._plane.stages.get(spec.outlet)  # if nothing has come yet: where it began
         since = relay.inlet.since if relay is not None else {}
         return before.get(spec.supplier, since.get(spec.supplier))
 
@@ -152,7 +151,7 @@ class Outlets:
         return envelope is not None and envelope.only_looks
 
     def close_flow(self, outlet_id: int, flow_id: int, subscriber: str | None = None) -> None:
-        """The flow's inlet is gone; with `subscriber`, for good."""
+        """A flow's inlet is gone; with `subscriber`, that is gone for good, too."""
         if (outlet := self._touched(outlet_id)) is not None:
             if subscriber is not None and not outlet.ended and flow_id not in outlet.flows:
                 outlet.spared[flow_id] = None
@@ -161,12 +160,12 @@ class Outlets:
                 outlet.drop(subscriber)
 
     def end_flow(self, outlet_id: int, flow_id: int) -> None:
-        """End a flow behind what it was given."""
+        """End a flow after what it was given."""
         if (outlet := self._touched(outlet_id)) is not None:
             outlet.end_flow(flow_id)
 
     def finish_flow(self, outlet_id: int, flow_id: int, behind: Offsets) -> None:
-        """End a flow for good, when its outlet has come so far."""
+        """End a flow for good when its outlet has come to these offsets."""
         if (outlet := self._touched(outlet_id)) is not None:
             outlet.finish(flow_id, behind)
 
@@ -179,7 +178,7 @@ class Outlets:
     def set_predicate(
         self, outlet_id: int, subscriber: str, predicate: str | None, certain: bool = True
     ) -> Offsets:
-        """Change what a subscriber is given; return the offset from which on it is."""
+        """Change a subscriber's predicate; return the offsets from which on it applies."""
         if (outlet := self._plane.outlets.get(outlet_id)) is None:
             return {}
         outlet.set_predicate(subscriber, predicate, certain)
@@ -191,7 +190,7 @@ class Outlets:
             outlet.forget(subscriber)
 
     def lost(self, peer: str) -> None:
-        """A node is gone: end what led to it."""
+        """A node is gone: close the flows to it."""
         for outlet in self._plane.outlets.values():
             outlet.lost(peer)
             self._plane.touch(outlet.id)
@@ -199,7 +198,7 @@ class Outlets:
     # --- events on their way ------------------------------------------------------------------
 
     def receive(self, body: FlowDropped | FlowRewound | Acknowledged | CreditReturned) -> None:
-        """What the receiving end of a flow says."""
+        """Take a message from the receiving end of a flow."""
         if isinstance(body, FlowRewound):
             self._rewind(body.outlet, body.flow, body.since)
         elif (outlet := self._touched(body.outlet)) is not None:
@@ -220,8 +219,8 @@ class Outlets:
         self._wait_if_blocked(outlet)
 
     def send_events(self) -> None:
-        """Send each batch that flows to a node share, once. To be called before anything else is
-        sent, so that all is in order."""
+        """Send the batches that wait, each once for all flows to a node. Called before anything
+        else is sent, so that order is preserved."""
         while self._leaving:
             leaving, self._leaving = self._leaving, {}
             for target, chunks in leaving.items():
@@ -243,20 +242,20 @@ class Outlets:
             self._context.send(spec.target, item, ())
             return
         chunks = self._leaving.setdefault(spec.target, [])
-        # It shares a batch with the last one only: one before may be before what this flow has.
+        # Share only the last batch: to join an earlier one could overtake what this flow has sent.
         if not chunks or chunks[-1][0] is not item:
             chunks.append((item, []))
         chunks[-1][1].append((spec.id, spec.inlet))
 
     def _rewind(self, outlet_id: int, flow_id: int, since: Offsets) -> None:
-        """Begin a flow once more, with what is retained of what its subscriber has not got."""
+        """Begin a flow once more, with what is retained for its subscriber after `since`."""
         outlet = self._plane.outlets.get(outlet_id)
         if outlet is not None and outlet.served_by(flow_id) is not None:
             spec = outlet.flows[flow_id].spec
             self.open_flow(structs.replace(spec, after=(), since=since, resumes=True), retains=True)
 
     def _wait_if_blocked(self, outlet: Outlet) -> None:
-        """The user of a supplier's outlet that is not ready has to hear when it is."""
+        """If a supplier's outlet is not ready, remember to tell its user when it is."""
         if outlet.supplier is not None and not outlet.ready:
             self.blocked[outlet.id] = None
 
@@ -267,7 +266,7 @@ class Outlets:
             self._context.effects.append(ResumeOutlet(outlet.id))
 
     def remove(self, id: int) -> None:
-        """An outlet has ended, and nothing more will leave."""
+        """Remove an outlet that has ended and has nothing more to send."""
         self.blocked.pop(id, None)
         del self._plane.outlets[id]
 

@@ -1,4 +1,4 @@
-"""What flows and stages at a node share: their tables, and what an input has still to lead to."""
+"""What a node's flows and stages share: their tables, and the consequences of an input so far."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InputBegan:
-    """A flow into a stage begins: the mark of a third-party derivation."""
+    """A flow into a stage begins: in a move, the begin marker."""
 
     stage: int
     flow: int
@@ -32,17 +32,16 @@ class InputBegan:
 
 @dataclass(frozen=True, slots=True)
 class InputEnded:
-    """A flow into a stage ended behind its last event, or its source is `lost`: the ACK of a
-    third-party derivation."""
+    """A flow into a stage ended after its last event: in a move, the end marker."""
 
     stage: int
     flow: int
-    lost: bool
+    lost: bool  # it ended because its source is lost
 
 
 @dataclass(frozen=True, slots=True)
 class FilterSaved:
-    """The filter of a stage can go on elsewhere; or there is nothing to save any more."""
+    """The filter of a stage can go on elsewhere, or there is nothing to save any more."""
 
     stage: int
 
@@ -52,19 +51,17 @@ class FilterChanged:
     """The filter of a stage has other parameters, or could not get them."""
 
     stage: int
-    outcome: bool | str  # as `ChangeStage` is answered
+    outcome: bool | str  # the answer to `ChangeStage`
 
 
 Fact = InputBegan | InputEnded | FilterSaved | FilterChanged
 
 
 class Plane:
-    """The outlets, inlets and stages of a node, each by its number; a stage has that of its inlet
-    and its outlet.
+    """The outlets, inlets and stages of a node, by id. A stage, its inlet and its outlet have the
+    same id.
 
-    `under_way` is what parts of this node sent each other, `facts` what others at this node have to
-    know, `touched` the outlets, and stages, that may be able to go on. All three are worked off
-    before an input is over, in this order: who does so is the node.
+    The node works off `under_way`, `facts` and `touched`, in this order, before an input is over.
     """
 
     def __init__(self, context: Context) -> None:
@@ -73,16 +70,16 @@ class Plane:
         self.inlets: dict[int, Inlet] = {}
         self.stages: dict[int, Stage] = {}
         self.stopped: dict[int, Error] = {}  # outlets whose filter was stopped, and why
-        self.under_way: deque[Body | Arrival] = deque()
-        self.facts: deque[Fact] = deque()
-        self.touched: dict[int, None] = {}
+        self.under_way: deque[Body | Arrival] = deque()  # between two parts of this node
+        self.facts: deque[Fact] = deque()  # for other parts of this node
+        self.touched: dict[int, None] = {}  # outlets and stages that may be able to go on
 
     def touch(self, id: int) -> None:
-        """The outlet, and the stage, of this number may be able to go on, or may have ended."""
+        """The outlet and the stage with this id may be able to go on, or may have ended."""
         self.touched[id] = None
 
     def tell(self, node: str, body: Body) -> None:
-        """Say something about a flow to the node of its other end, which may be this one."""
+        """Send a message about a flow to the node at its other end, which may be this one."""
         if node == self.context.here:
             self.under_way.append(body)
         else:

@@ -1,10 +1,9 @@
-"""A stage's checkpoints: what another place needs to go on, should this one be lost.
+"""A stage's checkpoints: what another place needs to go on if this one is lost.
 
-A checkpoint is taken between two pieces of work. It is worth something when all that came out of
-the filter before it is acknowledged by those who take it; then it goes to the directory. When that
-has it, the stage acknowledges its inputs in turn, and whoever retained them for it need not any
-longer. So what lies between a supplier and a consumer is retained at one place at least, until it
-cannot be lost any more.
+A checkpoint is taken between two pieces of work. It goes to the directory when the subscribers have
+acknowledged all that the filter made before it. When the directory has it, the stage acknowledges
+its inputs in turn, and the outlets that retain them need not any longer. So every event between a
+supplier and a consumer is retained at one place at least, until it cannot be lost any more.
 
 One checkpoint is under way at a time.
 """
@@ -18,37 +17,36 @@ from activebroker.node.dataplane.outlet import WINDOW, Outlet
 from activebroker.protocol.specs import NOWHERE, Checkpoint, Offsets, StageSpec
 
 CHECKPOINT_BYTES = WINDOW // 4  # of input since the last checkpoint
-CHECKPOINT_TICKS = 10  # looks of the node at its links without one, where there was any input
+CHECKPOINT_TICKS = 10  # ticks of the node without a checkpoint, if there was any input
 
 
 class SavingState(Enum):
     IDLE = auto()
     TAKING = auto()  # the driver makes a snapshot
-    ACKNOWLEDGING = auto()  # what came out before it is not acknowledged
-    SENT = auto()  # to the directory
+    ACKNOWLEDGING = auto()  # waits until what the filter made before is acknowledged
+    SENT = auto()  # waits for the directory
 
 
 class Saving:
-    """`inputs` is how far the filter has come with what it was given; `recovers`: if its node is
-    lost, it goes on elsewhere. `wanted`: a move waits for the first checkpoint."""
+    """The checkpoints of one stage."""
 
     def __init__(self, spec: StageSpec, inlet: Inlet, outlet: Outlet) -> None:
         self.state = SavingState.IDLE
-        self.inputs: Offsets = {}
+        self.inputs: Offsets = {}  # how far the filter has come
         self.fails = False  # its state cannot be snapshotted: elsewhere it would start afresh
-        self.recovers = spec.recovers
-        self.wanted = False
+        self.recovers = spec.recovers  # if its node is lost, it goes on elsewhere
+        self.wanted = False  # a move waits for the first checkpoint
         self._inlet = inlet
         self._outlet = outlet
-        self._first: Offsets = {}
+        self._first: Offsets = {}  # what the next checkpoint has to cover
         self._uncovered = 0  # bytes of input since the last checkpoint
         self._ticks = 0
         self._checkpoint: Checkpoint | None = None
-        self.change = 0  # behind which the one under way is the first
+        self.change = 0  # the change after which the checkpoint under way is the first
 
     def begin_to_recover(self, sent: Offsets) -> None:
-        """The sources retain what comes from now on; a checkpoint has to cover what they had
-        sent."""
+        """The sources retain events from now on; the first checkpoint has to cover what they had
+        sent before."""
         self.recovers = self.wanted = True
         self.first(sent)
         self.urge()
@@ -57,15 +55,16 @@ class Saving:
         self.recovers = self.wanted = False
         self.change = 0
         self._first.clear()
-        if self.state is not SavingState.TAKING:  # which `taken` ends
+        if self.state is not SavingState.TAKING:  # else `taken` ends it
             self.state, self._checkpoint = SavingState.IDLE, None
 
     def first(self, upto: Offsets) -> None:
-        """What a hand-over brought: nobody else may have it, so a checkpoint has to cover it."""
+        """Events that only this stage may have, as from a hand-over: the next checkpoint has to
+        cover them."""
         self._first.update(upto)
 
     def covered(self, inputs: Offsets, nbytes: int) -> None:
-        """The filter has done with this much more."""
+        """The filter is done with these inputs."""
         self.inputs.update(inputs)
         self._uncovered += max(nbytes, 1 if inputs else 0)
 
@@ -108,7 +107,7 @@ class Saving:
         self.state = SavingState.TAKING
 
     def taken(self, state: dict[str, bytes], change: int = 0) -> None:
-        """The filter's state between two pieces of work."""
+        """The driver has taken the filter's state, between two pieces of work."""
         if not self.recovers:
             self.state = SavingState.IDLE
             return
@@ -118,7 +117,7 @@ class Saving:
         self._uncovered = self._ticks = 0
 
     def to_send(self) -> Checkpoint | None:
-        """The checkpoint, once, when all that came before it is acknowledged."""
+        """The checkpoint, once, when all that the filter made before it is acknowledged."""
         checkpoint = self._checkpoint
         if self.state is not SavingState.ACKNOWLEDGING or checkpoint is None:
             return None
@@ -128,8 +127,8 @@ class Saving:
         return checkpoint
 
     def kept(self) -> list[tuple[str, int, str, Offsets, bool]]:
-        """The directory has it. Return who is to hear of it: node, outlet, subscriber, how far, and
-        whether the flow from there has ended."""
+        """The directory has the checkpoint. Returns the acknowledgements that are due: node,
+        outlet, subscriber, offsets, and whether the outlet's flow has ended."""
         checkpoint = self._checkpoint
         if self.state is not SavingState.SENT or checkpoint is None:
             return []

@@ -1,10 +1,11 @@
 """A stage: a filter at a place, between an inlet and an outlet.
 
-It takes what the inlet lets through, runs the filter (or passes batches on untouched, where the
-predicate alone decides) and emits to its outlet. It stops taking while its outlet is not ready.
+It takes what the inlet lets through, runs the filter, and emits the result to its outlet. If the
+predicate alone decides, it passes batches on untouched. It takes nothing while its outlet is not
+ready.
 
-It is a machine: all that it does next follows from its state, which says what the driver has to do
-for it. That is one thing at a time.
+A stage is a machine. Its state says what the driver does for it at the moment, which is one thing
+at a time, and what the stage does next.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from activebroker.protocol.messages import FlowEnded, StreamEnded
 from activebroker.protocol.specs import Offsets, StageSpec, later
 from derivation.protocol import Error
 
-WORK_BYTES = 1 << 20  # how much one piece of work may hold
-WORK_SECONDS = 0.25  # of CPU time that one may take, by what the filter has used so far
+WORK_BYTES = 1 << 20  # that one piece of work may hold
+WORK_SECONDS = 0.25  # of CPU time that one may take, estimated by what the filter has used so far
 FIRST_EVENTS = 256  # that the first one may hold, when nothing is known of the filter
 
 Item = Chunk | StreamEnded
@@ -42,20 +43,20 @@ class Stage:
         self.inlet = inlet
         self.outlet = outlet
         self.state = StageState.LOADING
-        self.moving = False  # its derivation is under way: it stays until that has ended
+        self.moving = False  # a move of it is under way: it stays until that has ended
         self.lost_events = 0
         self.taken_events = 0
         self.python_events = 0
         self.cpu_seconds = 0.0
         self._inbox: deque[tuple[InFlow | None, Item]] = deque()  # None: a hand-over's buffer
-        self._consumed: dict[int, InFlow] = {}  # the flows of which something was
+        self._consumed: dict[int, InFlow] = {}  # flows to which credit may be due
         self._captures = False  # a move waits for its state
         self._then = Then.GO_ON
         self._quiet = False  # nothing has arrived since the idle timer was set
-        self._stream_ended: StreamEnded | None = None  # by the work in hand
-        self._in_hand: Offsets = {}  # how far the work in hand comes
+        self._stream_ended: StreamEnded | None = None  # at the end of the work in hand
+        self._in_hand: Offsets = {}  # how far the filter has come after the work in hand
         self._bytes_in_hand = 0
-        self._had: Offsets = {}  # how far another place has come; nothing has come since
+        self._had: Offsets = {}  # how far the old place had come, until something comes after that
         self.changing: Changing | None = None
         self._last_change = 0
         self.saving = Saving(spec, inlet, outlet)
@@ -63,7 +64,7 @@ class Stage:
             self.take_over(spec.checkpoint.inputs, spec.checkpoint.outputs)
 
     def take_over(self, inputs: Offsets, outputs: Offsets) -> None:
-        """Go on where another place has left off."""
+        """Go on from where another place has come to."""
         self._had.update(inputs)
         self.saving.inputs.update(inputs)
         self.outlet.offsets.update(outputs)
@@ -71,7 +72,7 @@ class Stage:
 
     @property
     def busy(self) -> bool:
-        """Whether something that has come has not gone through the filter yet."""
+        """Whether something that has arrived has not gone through the filter yet."""
         return self.state in BUSY or bool(self._inbox)
 
     @property
@@ -80,13 +81,13 @@ class Stage:
         return len(self._inbox)
 
     def waiting(self) -> list[Chunk]:
-        """What has come and waits: for the filter, or for what comes before."""
+        """The batches that have arrived and wait: for the filter, or for flows that come first."""
         inbox = (item for _, item in self._inbox)
         held = (item for flow in self.inlet.flows.values() for item in flow.held)
         return [item for item in (*inbox, *held) if isinstance(item, Chunk)]
 
     def held(self) -> tuple[int, int]:
-        """Events and bytes that have come and wait: for the filter, or for what comes before."""
+        """How many events and bytes are `waiting`."""
         chunks = self.waiting()
         return sum(each.batch.num_rows for each in chunks), sum(each.nbytes for each in chunks)
 
@@ -114,18 +115,18 @@ class Stage:
         self._inbox.extendleft((None, item) for item in reversed(items))
 
     def begin_to_recover(self, sent: Offsets) -> None:
-        """Sources retain what comes from now on. What they had `sent` may be here alone, as what
-        waits here of one that has ended."""
+        """Sources retain events from now on. Those that they had `sent` before may be only here,
+        and so may those from sources that have ended."""
         waiting = {supplier_of(item): item.upto for _, item in self._inbox}
         self.saving.begin_to_recover(later(sent, waiting))
 
     def start(self) -> None:
-        """The filter is there, and may begin."""
+        """The filter is loaded, and may begin."""
         if self.state is StageState.LOADING:
             self._enter(StageState.IDLE)
 
     def take_consumed(self) -> Collection[InFlow]:
-        """The flows of which something was consumed since this was asked."""
+        """The flows of which something was consumed since the last call."""
         if not self._consumed:
             return ()
         consumed, self._consumed = self._consumed, {}
@@ -134,8 +135,8 @@ class Stage:
     def pump(self, beside: Collection[str] = ()) -> Effect | None:
         """Go on as far as possible; return what the driver has to do, if anything.
 
-        `beside` are the suppliers at this node: of others, a filter at its suppliers gets nothing.
-        It is asked for by a change of the filter only.
+        `beside` are the suppliers at this node, the only ones that feed a filter at its suppliers.
+        Only a change of the filter needs them.
         """
         if self.state is StageState.LOADING or self.state in BUSY:
             return None
@@ -165,7 +166,7 @@ class Stage:
         return change or self._finish()
 
     def _pass_on(self, flow: InFlow | None, item: Item) -> None:
-        """What the predicate has decided goes on untouched."""
+        """Emit an item untouched, since the predicate has decided."""
         if isinstance(item, Chunk):
             self.taken_events += item.batch.num_rows
             self.outlet.emit(item)
@@ -175,16 +176,16 @@ class Stage:
         self.saving.covered({supplier_of(item): item.upto}, _size(item))
 
     def _finish(self) -> Effect | None:
-        """End the stage, if all that there was has gone through it."""
+        """End the stage, if nothing is left to filter and nothing will come."""
         if self._inbox:
             return None
         if self._then is Then.LEAVE:
-            # If the supplier is lost, the directory may count on these flows still.
+            # If the supplier was lost, the directory may still count on these flows.
             self._end(finished=True, error=self.inlet.error, retains=True)
         elif self._then is Then.WIND_UP and self.inlet.quiet:
             self._end(retains=True)
         elif self.outlet.ready and (self.inlet.complete or self.inlet.error):
-            # What failed has no end: the filter is not to take what it has for all there was.
+            # After a failure no end hook runs: the filter has not seen all events.
             if self.inlet.failure is None and not self.exact:
                 self._enter(StageState.ENDING)
                 return RunStage(self.spec.id, end=True)
@@ -192,7 +193,7 @@ class Stage:
         return None
 
     def done(self, result: RunResult, cpu_seconds: float = 0.0) -> None:
-        """The driver ran the work: emit what came of it."""
+        """The driver has run the work: emit the result."""
         self.cpu_seconds += cpu_seconds
         self.lost_events += len(result.failures)
         for batch in result.batches:
@@ -204,7 +205,7 @@ class Stage:
         self.saving.covered(self._in_hand, self._bytes_in_hand)
         self._in_hand, self._bytes_in_hand = {}, 0
         if self.state is StageState.IDLING:
-            # What an idle hook does is no function of the input: so it is made to last.
+            # What an idle hook does is no function of the input: only a checkpoint preserves it.
             self.saving.urge()
         if result.stopped:
             self._end(finished=True, error=flatten(FilterStopped(result.failures[-1].error)))
@@ -214,16 +215,17 @@ class Stage:
             self._enter(StageState.IDLE)
 
     def leave_when_empty(self) -> None:
-        """Nothing feeds the stage any more and nothing will: end it, but not its channel."""
+        """Nothing will feed the stage any more: end it when it is empty, but not its channel."""
         self._then = Then.LEAVE
 
     def wind_up(self) -> None:
-        """End all flows, but not the channel, when all has come and gone through the filter."""
+        """End all flows, but not the channel, when all that is on its way has gone through the
+        filter."""
         if self._then is Then.GO_ON:
             self._then = Then.WIND_UP
 
     def idle(self) -> Effect | None:
-        """The idle hook's time has come; it is skipped if there was anything to do since."""
+        """It is time for the idle hook, unless something has arrived since the timer was set."""
         quiet, self._quiet = self._quiet, True
         waits = self.state is not StageState.IDLE or self.outlet.ended
         if not quiet or waits or self._inbox or not self.outlet.ready:
@@ -234,25 +236,24 @@ class Stage:
     def change(
         self, id: int, envelope: Envelope, behind: dict[int, Offsets], passed: Offsets
     ) -> None:
-        """Go on with another envelope, behind all that came by these outlets up to there, and all
-        that comes by others; what was `passed` over up to there is not for it."""
+        """Go on with another envelope after these events; see `ChangeStage`."""
         others = (flow.id for flow in self.inlet.flows.values() if flow.outlet not in behind)
         self.changing = Changing(id, envelope, behind, passed, frozenset(others), self._inbox)
 
     def keep(self, change: int) -> bool:
-        """Do not carry a change out, after all. Returns whether it goes on as it was."""
+        """Do not carry out a change, after all. Returns whether the filter goes on as it was."""
         taken = self.state in (StageState.CHANGING, StageState.HOLDING)
         if self.changing is not None and self.changing.outcome is None and not taken:
             self.changing = None
         return self.changing is None and self._last_change != change
 
     def _change(self, beside: Collection[str]) -> Effect | None:
-        """What the driver has to do for a change of the filter whose time has come."""
+        """What the driver has to do for a change of the filter, if it is time for that."""
         changing = self.changing
         if changing is None or (self.saving.recovers and not self.saving.possible):
             return None
         coming = None if self.saving.recovers else beside
-        if self.outlet.repeats(coming):  # with other parameters it would be something else
+        if self.outlet.repeats(coming):  # the new parameters would not repeat the same events
             return None
         if not changing.due(self.saving.inputs, self.inlet.flows, self._inbox):
             return None
@@ -262,7 +263,7 @@ class Stage:
         return ChangeFilter(self.spec.id, changing.envelope)
 
     def changed(self, state: dict[str, bytes], error: str | None) -> None:
-        """The driver has given the filter its parameters, and this is its state."""
+        """The driver has given the filter its new parameters, and this is its state."""
         assert self.changing is not None
         if error is not None:
             self._enter(StageState.IDLE)
@@ -295,7 +296,7 @@ class Stage:
         self._captures = True
 
     def take_buffer(self) -> tuple[tuple[str, Item], ...]:
-        """What arrived but was not filtered: (supplier, item) in order."""
+        """Take what has arrived and was not filtered: (supplier, item) in order."""
         if self.outlet.ended:
             self._discard()
         taken = tuple(
@@ -306,17 +307,17 @@ class Stage:
         return taken
 
     def _passes(self, item: Item) -> bool:
-        """Whether an item goes on untouched. A relay has no filter that could tell about rows on
-        which a predicate raises: its subscribers' filters do."""
+        """Whether an item goes on untouched. At a relay every item does: where a predicate raises,
+        the subscribers' filters report it."""
         certain = isinstance(item, StreamEnded) or item.certain
         return self.spec.envelope is None or (self.exact and certain)
 
     def _work(self) -> RunStage:
         """The next items that need the filter, up to a bound, as one piece of work."""
-        self._enter(StageState.WORKING)  # before anything is taken: others ask whether it is `busy`
+        self._enter(StageState.WORKING)  # first of all, so that the stage is `busy` throughout
         items: list[Batch | str] = []
         taken, events = 0, 0
-        # A Spark job costs as much for much as for little: it gets all there is.
+        # A Spark job has a high fixed cost: it gets all there is.
         all_there_is = self.spec.engine == "spark"
         limit = math.inf if all_there_is else WORK_BYTES
         most = math.inf if all_there_is else self._most_events()
@@ -335,7 +336,7 @@ class Stage:
                 items.append(item.batch)
                 self._give_back(flow, item)
             else:
-                # The end of a stream goes out behind what the work forwards: so it ends the work.
+                # The end of a stream is emitted after what the work forwards, so it ends the work.
                 items.append(item.supplier)
                 self._stream_ended = item
             self._in_hand[supplier_of(item)] = item.upto
@@ -345,8 +346,8 @@ class Stage:
         return RunStage(self.spec.id, tuple(items))
 
     def _most_events(self) -> float:
-        """How many a piece of work may hold: a long one holds up a hand-over and a checkpoint, and
-        its CPU time is known at its end only."""
+        """How many events a piece of work may hold. A long one holds up hand-overs and checkpoints,
+        and its CPU time is known only at its end."""
         if not self.python_events:
             return FIRST_EVENTS
         if not self.cpu_seconds:
@@ -354,9 +355,9 @@ class Stage:
         return max(1, int(WORK_SECONDS * self.python_events / self.cpu_seconds))
 
     def _cut(self, flow: InFlow | None, chunk: Chunk, most: float) -> Chunk:
-        """The first events of a supplier's chunk; the others are next in the inbox.
+        """The first events of a supplier's chunk; the others go back to the front of the inbox.
 
-        What a filter has made is taken whole: the offsets of its rows are not known here.
+        A chunk from a filter is taken whole: the offsets of its rows are not known here.
         """
         if flow is None or flow.supplier is None or chunk.batch.num_rows <= most:
             return chunk
@@ -367,15 +368,16 @@ class Stage:
         return first
 
     def snapshot_taken(self, state: dict[str, bytes]) -> None:
-        """The driver's answer to a snapshot that was not for a move."""
+        """The driver has taken a snapshot for a checkpoint."""
         self._enter(StageState.IDLE)
         self.saving.taken(state)
 
     def _next(self) -> bool:
-        """Whether there is something to do, first in the inbox.
+        """Whether there is something new in the inbox; then it is the first item.
 
-        It may be in the hand-over already: where a source is replaced amid a move, its successor
-        learns how far the new place has come, which is not yet how far the old one has.
+        Items that the hand-over has covered are dropped. They come if a source is replaced during a
+        move: its successor sends from where the new place has come to, and the old one had come
+        further.
         """
         while self._inbox:
             flow, item = self._inbox[0]
@@ -403,7 +405,7 @@ class Stage:
             self.validate()
 
     def validate(self) -> None:
-        """Raise AssertionError where what the stage has does not belong to its state."""
+        """Raise AssertionError if the stage's data do not fit its state."""
         assert self.state is StageState.WORKING or not self._in_hand
         assert self.state is not StageState.ENDED or self.outlet.ended
         if self.state in (StageState.CHANGING, StageState.HOLDING):
@@ -417,10 +419,10 @@ class Stage:
 
     def _end_stream(self, ended: StreamEnded) -> None:
         self.outlet.end_stream(ended.supplier, ended.upto)
-        self.saving.urge()  # so that what the supplier's process retains can go with it
+        self.saving.urge()  # so that the supplier's process, which waits for it, can end
 
     def _discard(self) -> None:
-        """The filter was stopped: what still arrives goes nowhere, and must not block others."""
+        """The filter was stopped: drop what still arrives, and give back its credit."""
         while self._inbox:
             flow, item = self._inbox.popleft()
             if isinstance(item, Chunk):

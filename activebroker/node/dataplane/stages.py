@@ -1,7 +1,6 @@
-"""What filters do at a node: its stages, and their work.
+"""The stages of a node, and their work.
 
-What a stage can do next is looked at once all that an input has brought about is known: see
-`go_on`.
+A stage goes on only when all other consequences of an input are known: see `go_on`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Stages:
         self.filtered: Mapping[str, Offsets] = {}  # how far filters had come at the node before
 
     def open(self, spec: StageSpec) -> Stage:
-        """Raises ProtocolError where its number is taken."""
+        """Open a stage. Raises ProtocolError if the id is taken."""
         if spec.id in self._plane.inlets:
             raise ProtocolError(f"{self._context.here!r} has an inlet {spec.id} already.")
         inlet = Inlet(spec.id)
@@ -59,20 +58,21 @@ class Stages:
         self._plane.touch(stage.spec.id)
 
     def discard(self, id: int) -> None:
-        """Drop a stage with all that its outlet still has: another place makes it again."""
+        """Drop a stage with all that its outlet still has: another place makes that again."""
         if (outlet := self._plane.outlets.pop(id, None)) is not None:
             outlet.abandon()
         self.remove(id, goes_on=True)
 
     def remove(self, id: int, goes_on: bool = False) -> None:
-        """Drop a stage; what its outlet still has for its flows goes out. `goes_on`: its filter
-        will be elsewhere."""
+        """Drop a stage; its outlet still sends what it has for its flows. `goes_on`: the filter
+        goes on elsewhere."""
         self._plane.stopped.pop(id, None)
         if (stage := self._plane.stages.pop(id, None)) is None:
             return
         if stage.changing is not None:
             self._plane.facts.append(FilterChanged(id, False))
-        # One that was stopped goes on elsewhere if this node is lost before the directory knows.
+        # A filter that was stopped goes on elsewhere if this node is lost before the directory
+        # knows.
         self._inlets.drop(self._plane.inlets.pop(id), goes_on or stage.outlet.error is not None)
         if not stage.outlet.ended:
             stage.outlet.end()
@@ -80,7 +80,7 @@ class Stages:
         self._context.effects += [UnloadStage(id), CancelTimer(f"idle {id}")]
 
     def owe(self, stage: Stage, ties: Ties) -> None:
-        """A filter came here: it still has to tell some outlets what it has acknowledged."""
+        """A filter has moved here, and still owes acknowledgements to some outlets."""
         stage.inlet.since.update(ties.since)
         for outlet, (node, subscriber) in ties.outlets.items():
             if outlet not in stage.inlet.sources:
@@ -88,7 +88,7 @@ class Stages:
                 stage.inlet.leaving[outlet] = ties.came
 
     def save(self, stage: Stage) -> None:
-        """A filter beside its sources is lost with them: from now on let it go on elsewhere."""
+        """Let a filter beside its sources go on elsewhere, from now on, if this node is lost."""
         sent: Offsets = {}
         for flow in stage.inlet.flows.values():
             if (outlet := self._plane.outlets.get(flow.outlet)) is not None:
@@ -98,7 +98,7 @@ class Stages:
         self._plane.touch(stage.spec.id)
 
     def forget_saved(self, stage: Stage) -> None:
-        """Let a filter beside its sources be lost with them."""
+        """Let a filter beside its sources be lost with them again."""
         stage.saving.recover_no_more()
         for outlet, (node, subscriber) in stage.inlet.sources.items():
             if node == self._context.here:
@@ -108,7 +108,7 @@ class Stages:
         self._plane.touch(stage.spec.id)
 
     def checkpoint_kept(self, stage_id: int) -> None:
-        """The directory has a stage's checkpoint: what led up to it need not be retained."""
+        """The directory has a stage's checkpoint: acknowledge the inputs before it."""
         if (stage := self._plane.stages.get(stage_id)) is not None:
             waited = stage.saving.wanted
             for node, outlet, subscriber, upto, ended in stage.saving.kept():
@@ -129,14 +129,15 @@ class Stages:
         stage.put(free)
         stage.put_first(items)
         for flow in stage.inlet.take_broken():
-            # Who was lost at the old place may be alive: let it begin where that has come to.
+            # A source that the old place took for lost may be alive: let its flow begin again,
+            # where the old place has come to.
             self._inlets.rewind(flow, stage.inlet.received)
         for flow, item in free:
             if isinstance(item, FlowEnded):
                 self._plane.facts.append(InputEnded(stage.spec.id, flow.id, flow.lost))
 
     def idle(self, stage_id: int) -> None:
-        """No event came to a stage for the time its filter named."""
+        """No event has come to a stage for the time that its filter names."""
         if (stage := self._plane.stages.get(stage_id)) is not None:
             if (work := stage.idle()) is not None:
                 self._ask_driver(work)
@@ -144,7 +145,7 @@ class Stages:
 
     @property
     def active(self) -> bool:
-        """Whether time brings a checkpoint nearer."""
+        """Whether time brings a checkpoint of any stage nearer."""
         return any(stage.saving.active for stage in self._plane.stages.values())
 
     def tick(self) -> None:
@@ -154,7 +155,8 @@ class Stages:
             self._plane.touch(stage.spec.id)
 
     def go_on(self) -> None:
-        """Let all that was touched go on as far as it can, and end if it has."""
+        """Let the outlets and stages that were touched go on as far as they can; remove those that
+        have ended."""
         touched, self._plane.touched = self._plane.touched, {}
         for id in touched:
             if (stage := self._plane.stages.get(id)) is not None:
@@ -178,7 +180,7 @@ class Stages:
         if (outcome := stage.take_change()) is not None:
             self._plane.facts.append(FilterChanged(stage.spec.id, outcome))
             self._plane.touch(stage.spec.id)
-        if stage.outlet.ended and stage.saving.wanted:  # by an error: there is nothing to save
+        if stage.outlet.ended and stage.saving.wanted:  # by an error: nothing is left to save
             stage.saving.recover_no_more()
             self._plane.facts.append(FilterSaved(stage.spec.id))
 
@@ -193,8 +195,7 @@ class Stages:
         stage = self._plane.stages.get(outlet.id)
         if outlet.drained and (stage is None or not stage.moving):
             if stage is not None and stage.spec.envelope is None:
-                # All that this relay has passed on is acknowledged, there will be no checkpoint for
-                # it.
+                # All that this relay has passed on is acknowledged, and no checkpoint will say so.
                 for source, (node, subscriber) in stage.inlet.sources.items():
                     ended = source in stage.inlet.leaving
                     self._plane.tell(

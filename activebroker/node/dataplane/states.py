@@ -12,9 +12,9 @@ class StageState(Enum):
     IDLING = auto()  # its idle hook is run
     SNAPSHOTTING = auto()  # its state is taken, for a checkpoint
     CHANGING = auto()  # it is given other parameters
-    HOLDING = auto()  # it makes nothing before the directory has its state behind a change
+    HOLDING = auto()  # it makes nothing before the directory has its state after a change
     CAPTURING = auto()  # its state is taken, for a move, and it runs no more
-    ENDING = auto()  # it has seen all there was
+    ENDING = auto()  # it has seen all its events, and its end hook is run
     ENDED = auto()  # nothing more leaves, whatever comes
 
 
@@ -38,7 +38,7 @@ NEXT: dict[StageState, tuple[StageState, ...]] = {
     StageState.HOLDING: (StageState.IDLE, StageState.CAPTURING, StageState.ENDED),
     StageState.CAPTURING: (StageState.ENDED,),
     StageState.ENDING: (StageState.ENDED,),
-    StageState.ENDED: (StageState.CAPTURING,),  # of one that was stopped a move takes the reason
+    StageState.ENDED: (StageState.CAPTURING,),  # if it was stopped, a move takes the reason along
 }
 
 
@@ -55,8 +55,8 @@ BUSY = frozenset(
 
 
 class Then(Enum):
-    """What a stage does when all that has come has gone through it."""
+    """What a stage does when it has nothing left to filter."""
 
     GO_ON = auto()
-    WIND_UP = auto()  # end all flows, but not the channel, when nothing is on its way to it
-    LEAVE = auto()  # the same, whatever is on its way: nothing feeds it any more
+    WIND_UP = auto()  # end all flows, but not the channel, if nothing is on its way here
+    LEAVE = auto()  # end all flows, but not the channel: nothing feeds the stage any more

@@ -1,1 +1,1 @@
-"""Sequenced, acknowledged links to other nodes, who they are, and calls over them."""
+"""The other nodes: links to them, sequenced and acknowledged, and calls over the links."""

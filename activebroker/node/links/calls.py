@@ -1,4 +1,4 @@
-"""Calls: a message that wants an answer, within a time."""
+"""Calls: messages that are answered, within a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PendingCall:
 
 
 class Calls:
-    """The calls this node has made and not yet seen answered."""
+    """The calls of this node that have no answer yet."""
 
     def __init__(self) -> None:
         self._next = 1
@@ -41,7 +41,7 @@ class Calls:
     def answered(
         self, source: str, call_id: int, result: Any, error: tuple[str, str] | None
     ) -> None:
-        """Raises ProtocolError where others were asked."""
+        """An answer has come. Raises ProtocolError if another node was asked."""
         call = self._pending.get(call_id)
         if call is None:
             return

@@ -1,12 +1,15 @@
 """A link: everything between two nodes, in sequence, acknowledged, exactly once.
 
-The transport may lose what is in flight when a connection breaks, may deliver twice and in another
-order; the link numbers frames, keeps them until acknowledged and sends again what the peer misses.
-The receiver asks for just that, on a gap or when a heartbeat overtakes what it announces, and holds
-what came early. It asks once for all it has heard of, and again only when nothing has come of it
-for a while: repeated without need, it would bury a slow process, or a thin link, in copies. For
-the same reason the sender has no resend timer. How much can be unacknowledged is bounded by the
-flows' credit, not here.
+The transport may lose what is in flight when a connection breaks, and may deliver frames twice or
+in another order. So the link numbers frames, retains them until they are acknowledged, and sends
+again what the peer misses.
+
+The receiver holds frames that come early, and asks for those that are missing: when it sees a gap,
+or when a heartbeat announces frames that have not come. It asks once for all that it knows of, and
+again only when none of that has come for a while. Frames that are sent again without need would
+bury a slow process or a slow network in copies; so the sender has no resend timer, either.
+
+The flows' credit bounds how much can be unacknowledged.
 """
 
 from __future__ import annotations
@@ -21,33 +24,30 @@ from activebroker.protocol.messages import Body, Heard
 
 ACK_EVERY = 32  # frames received before an acknowledgement goes out by itself
 HEARTBEAT_EVERY = 1.0  # seconds
-ASK_EVERY = 0.5  # seconds without anything of what was asked for
+ASK_EVERY = 0.5  # seconds without any of the frames that were asked for
 MOST_EARLY = 4096  # frames held before their turn; later ones are asked for again
 
 
 @dataclass(slots=True)
 class Link:
-    """This node's end of the link to `peer`. Frames to put on the wire collect in `outgoing`.
-
-    `addressed` is the process that it is for, if that is known before it is heard.
-    """
+    """This node's end of the link to `peer`."""
 
     here: str
     incarnation: int
     peer: str
     now: float
-    addressed: int = 0
-    peer_incarnation: int = 0
-    outgoing: list[tuple[bytes, Buffers]] = field(default_factory=list)
+    addressed: int = 0  # the peer's incarnation if it is known before the peer is heard
+    peer_incarnation: int = 0  # of the process that was heard
+    outgoing: list[tuple[bytes, Buffers]] = field(default_factory=list)  # frames for the wire
     announced: set[str] = field(default_factory=set)  # types the peer knows, by fingerprint
     _unacked: deque[tuple[int, bytes, Buffers]] = field(default_factory=deque)
     _sent: int = 0
     _received: int = 0
     _acked: int = 0  # the last of `_received` that we acknowledged
-    _early: dict[int, tuple[Body, Buffers]] = field(default_factory=dict)  # came before its turn
-    _announced: int = 0  # the last that the peer has sent, as far as we have heard
-    _asked: int = 0  # we have asked for what is missing up to there
-    _waits_since: float = 0.0  # for what we have asked for
+    _early: dict[int, tuple[Body, Buffers]] = field(default_factory=dict)  # before their turn
+    _announced: int = 0  # the last frame that the peer has sent, as far as we have heard
+    _asked: int = 0  # we have asked for what is missing up to this frame
+    _waits_since: float = 0.0  # for the frames that we have asked for
     _sent_at: float = 0.0
     heard_at: float = 0.0
     accused_at: float = -math.inf  # when the directory was told that nothing is heard
@@ -63,12 +63,12 @@ class Link:
         self.outgoing.append((head, buffers))
 
     def receive(self, frame: Frame, buffers: Buffers, now: float) -> list[tuple[Body, Buffers]]:
-        """Take a frame of the peer's current incarnation; return what is next in order."""
+        """Take a frame of the peer's current incarnation; return the messages next in order."""
         self.heard_at = now
         while self._unacked and self._unacked[0][0] <= frame.ack:
             self._unacked.popleft()
         oldest = begin = self._unacked[0][0] if self._unacked else self._sent + 1
-        for first, last in frame.missing:  # none twice, whatever is asked for
+        for first, last in frame.missing:  # each frame once, even if the gaps overlap
             begin, end = max(first, begin), last + 1
             again = islice(self._unacked, begin - oldest, max(end, begin) - oldest)
             self.outgoing += [(head, parts) for _, head, parts in again]
@@ -92,7 +92,8 @@ class Link:
         return ready
 
     def tick(self, now: float) -> None:
-        """Called several times a second: late acknowledgements, heartbeats, what is missing."""
+        """Called several times a second: send late acknowledgements and heartbeats, and ask for
+        missing frames."""
         if self._received < self._announced and now - self._waits_since >= ASK_EVERY:
             self._ask_again(now)
         elif self._received > self._acked or now - self._sent_at >= HEARTBEAT_EVERY:

@@ -1,4 +1,4 @@
-"""The other nodes, as this one knows them: members, links, and who has fallen silent."""
+"""The other nodes, as this one knows them: members, links, and which have fallen silent."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from activebroker.protocol.messages import GRACE, Body, Expelled, FlowOpened, He
 from activebroker.protocol.specs import Member
 
 LOST_AFTER = 10.0  # seconds of silence
-QUIET_AFTER = 1.5  # the same, to see whether anybody is there: more than between two heartbeats
+QUIET_AFTER = 1.5  # seconds of silence before a `Knock`; more than between two heartbeats
 GONE_KEPT = 4096
 
 
 class Peers:
-    """One link a peer. The driver's transport is reached through `flush`."""
+    """The members, and a link for each peer. `flush` returns what is for the transport."""
 
     def __init__(self, me: Member) -> None:
         self.me = me
         self.members: dict[str, Member] = {me.name: me}
         self.links: dict[str, Link] = {}
         self._gone: dict[tuple[str, int], None] = {}  # the last incarnations that were lost
-        self._to_greet: dict[str, None] = {}  # who has hung up since the last look
+        self._to_greet: dict[str, None] = {}  # peers that have hung up since the last tick
 
     def send(self, to: str, body: Body, now: float, buffers: Buffers = ()) -> None:
         self.link(to, now).send(body, buffers)
@@ -35,7 +35,7 @@ class Peers:
             return link
         member = self.members.get(peer)
         link = self._new_link(peer, member.incarnation if member is not None else 0, now)
-        # Who was lost gets nothing more: it would take a second link for the first.
+        # A process that was lost is sent nothing more: it would take a second link for the first.
         if (peer, link.addressed) not in self._gone:
             self.links[peer] = link
         return link
@@ -44,14 +44,14 @@ class Peers:
         return Link(self.me.name, self.me.incarnation, peer, now, incarnation)
 
     def incarnation(self, peer: str) -> int:
-        """The incarnation of a node that there is a link with; 0: unknown."""
+        """The incarnation of a node as its frames say; 0 if it has not been heard."""
         if peer == self.me.name:
             return self.me.incarnation
         return self.links[peer].peer_incarnation if peer in self.links else 0
 
     def reached(self, peer: str) -> int:
-        """The incarnation that there is a link with; 0 where nothing of ours can have come to it:
-        it has not been heard, and we cannot dial it."""
+        """The incarnation of a node that our frames may have reached; 0 if none can have: the node
+        has not been heard, and we cannot dial it."""
         if (link := self.links.get(peer)) is None:
             return 0
         member = self.members.get(peer)
@@ -59,8 +59,8 @@ class Peers:
         return link.peer_incarnation or (link.addressed if dialled else 0)
 
     def is_known(self, frame: Frame) -> bool:
-        """Whether the frame is what nearly all are: of the process that there is a link with, and
-        for this one. Then it is nothing of what is asked below."""
+        """Whether the frame is from the process that we have a link with, and for this one, as
+        nearly all frames are. Then none of the special cases below applies."""
         link = self.links.get(frame.sender)
         return (
             link is not None
@@ -69,33 +69,33 @@ class Peers:
         )
 
     def is_gone(self, frame: Frame) -> bool:
-        """Whether the frame is of an incarnation that was lost."""
+        """Whether the frame is from an incarnation that was lost."""
         return (frame.sender, frame.incarnation) in self._gone
 
     def is_stale(self, frame: Frame) -> bool:
-        """Whether the frame, and what it acknowledges, is for an earlier process of our name."""
+        """Whether the frame, with its acknowledgement, is for an earlier process of our name."""
         return frame.to not in (0, self.me.incarnation)
 
     def is_succeeded(self, member: Member) -> bool:
-        """Whether there is a link with another incarnation of a member."""
+        """Whether we have a link with another incarnation of a member."""
         link = self.links.get(member.name)
         return link is not None and link.peer_incarnation not in (0, member.incarnation)
 
     def is_successor(self, member: Member) -> bool:
-        """Whether what waits for a new member was meant for an earlier process of its name: the
-        directory tells of a process before it tells of anything that concerns it."""
+        """Whether the messages that wait for a new member were meant for an earlier process of its
+        name: the directory announces a process before anything else about it."""
         if (link := self.links.get(member.name)) is None or link.peer_incarnation:
             return False
         return link.addressed != member.incarnation
 
     def is_greeting(self, frame: Frame) -> bool:
-        """Whether the frame only tells who somebody is that is no member yet."""
+        """Whether the frame only introduces a process that is not a member yet."""
         member = self.members.get(frame.sender)
         known = member is not None and member.incarnation == frame.incarnation
         return frame.seq == 0 and frame.sender not in self.links and not known
 
     def answer(self, frame: Frame, body: Heard | Expelled) -> Transmit:
-        """Say something outside of any link to a frame's sender."""
+        """Send a message to a frame's sender, outside any link."""
         head = encode(
             Frame(
                 PROTOCOL_VERSION,
@@ -111,8 +111,8 @@ class Peers:
         return Transmit(frame.sender, None, [(head, ())])
 
     def restarted(self, frame: Frame) -> bool:
-        """Whether the sender is a new incarnation of a peer that we have a link with. What waits
-        for one of whom the directory has not told was meant for an earlier process, see above."""
+        """Whether the sender is a new incarnation of a peer that we have a link with. If the
+        directory has not announced it, messages that wait were for an earlier process."""
         link = self.links.get(frame.sender)
         if link is None:
             return False
@@ -121,7 +121,7 @@ class Peers:
         return link.unacknowledged > 0 and frame.sender not in self.members
 
     def receive(self, frame: Frame, buffers: Buffers, now: float) -> list[tuple[Body, Buffers]]:
-        """What is the next to handle."""
+        """Take a frame; return the messages to handle next."""
         if (link := self.links.get(frame.sender)) is None:
             link = self._new_link(frame.sender, frame.incarnation, now)
             self.links[frame.sender] = link
@@ -129,17 +129,18 @@ class Peers:
         return link.receive(frame, buffers, now)
 
     def greet_soon(self, peer: str) -> None:
-        """Let the transport connect anew; not at once, to one that hangs up time and again."""
+        """Let the transport connect again at the next tick: not at once, since a peer may hang up
+        again and again."""
         if peer in self.links:
             self._to_greet[peer] = None
 
     def heard(self, peer: str, now: float) -> None:
-        """Something has come from a peer, if no whole frame yet."""
+        """Part of a frame has come from a peer."""
         if (link := self.links.get(peer)) is not None:
             link.heard_at = now
 
     def silent(self, now: float) -> list[str]:
-        """Peers that have not been heard for too long."""
+        """The peers that have not been heard for too long."""
         return [peer for peer, link in self.links.items() if now - link.heard_at > LOST_AFTER]
 
     def is_quiet(self, peer: str, now: float) -> bool:
@@ -148,7 +149,7 @@ class Peers:
         return link is not None and now - link.heard_at > QUIET_AFTER
 
     def accuse(self, peer: str, now: float) -> bool:
-        """Whether it is time to say that a peer is silent; time and again, as long as it is."""
+        """Whether it is time to accuse a silent peer, for the first time or again."""
         link = self.links[peer]
         if now - link.accused_at <= GRACE:
             return False
@@ -156,14 +157,14 @@ class Peers:
         return True
 
     def gives_up(self, peer: str) -> bool:
-        """Whether dropping a peer takes a flow from it that it waits for, and cannot know: it had
-        to dial us, and never did."""
+        """Whether a peer that we drop waits for a flow from us and cannot know that it will not
+        come: the peer had to dial us, and never did."""
         link = self.links[peer]
         waiting = (body for body, _ in link.unacknowledged_bodies())
         return not link.peer_incarnation and any(isinstance(each, FlowOpened) for each in waiting)
 
     def drop(self, peer: str) -> None:
-        """Forget a lost peer; its incarnation is never listened to again."""
+        """Forget a lost peer, and never listen to that process again."""
         if incarnation := self.reached(peer):
             self.see_off(peer, incarnation)
         self.links.pop(peer, None)
@@ -183,9 +184,9 @@ class Peers:
             link.tick(now)
 
     def flush(self, now: float) -> list[Transmit]:
-        """All that the links want on the wire. What is for one who is no member, and has not been
-        heard, stays here: it would reach the next process of that name, which would take it for the
-        begin of its own link."""
+        """All that the links have for the wire. Frames for a node that is no member and has not
+        been heard stay here: they would reach the next process of that name, which would take them
+        for the begin of its own link."""
         transmits = []
         for peer, link in self.links.items():
             if link.outgoing and (link.peer_incarnation or peer in self.members):
