@@ -1,4 +1,4 @@
-"""What waits for a consumer, and what is dropped of it where the consumer wants that."""
+"""What waits for a consumer, and what is dropped of it if the consumer wants that."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from activebroker.core.errors import InvalidSubscription, suggestion
 from activebroker.events import Batch
 
 WhenSlow = Literal["block", "drop_oldest", "drop_newest", "disconnect"]
-KEEP_BYTES = 16 << 20  # that wait at the most where events are dropped, however few they are
+KEEP_BYTES = 16 << 20  # that wait at most if events are dropped, however few these are
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Events that were dropped, `count` in all. `seqs`: by supplier, the sequence numbers of the
-    first and the last of them."""
+    """A run of events that were dropped."""
 
     count: int
-    seqs: dict[str, tuple[int, int]]
+    seqs: dict[str, tuple[int, int]]  # by supplier, the first and the last sequence number
 
     def __add__(self, later: Gap) -> Gap:
         seqs = dict(self.seqs)
@@ -31,9 +30,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class SlowPolicy:
-    """What becomes of a subscription whose consumer is slow; see `Channel.subscribe`.
+    """What happens to a subscription whose consumer is slow; see `Channel.subscribe`.
 
-    Raises InvalidSubscription for what is none.
+    Raises InvalidSubscription for bad values.
     """
 
     when_slow: WhenSlow = "block"
@@ -60,14 +59,13 @@ class SlowPolicy:
 
 @dataclass(slots=True)
 class Waiting:
-    """A batch that came by `flow` at `since` (seconds, monotonic). `gap`: what was dropped between
-    the one before and this."""
+    """A batch that waits for the consumer."""
 
     flow: int
     batch: Batch
     nbytes: int
-    since: float
-    gap: Gap | None = None
+    since: float  # when it came, in monotonic seconds
+    gap: Gap | None = None  # what was dropped between the batch before and this one
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -96,7 +94,7 @@ class Backlog:
 
     @property
     def oldest(self) -> float | None:
-        """Since when the first batch waits."""
+        """The time since which the first batch waits."""
         return self._waiting[0].since if self._waiting else None
 
     def put(self, waiting: Waiting) -> None:
@@ -113,12 +111,12 @@ class Backlog:
         return first
 
     def take_gap(self) -> Gap | None:
-        """What was dropped before the first batch, or at the end; asked again, None."""
+        """What was dropped before the first batch, or at the end. Returned once, then None."""
         return None
 
 
 class DroppingBacklog(Backlog):
-    """`keep` events at the most; others are dropped, the newest or the oldest."""
+    """Holds at most `keep` events; others are dropped, the newest or the oldest."""
 
     def __init__(self, keep: int, *, newest: bool) -> None:
         super().__init__()

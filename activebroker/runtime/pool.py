@@ -1,9 +1,10 @@
 """Threads that the filters and callbacks of a process share.
 
-Each of these has a *strand*: its tasks run in order, one at a time. A strand keeps its thread, so
-that what a filter opened there (a database connection, say) stays usable. There are about as many
-threads as cores, however many strands. If a task runs long, the other strands of its thread get
-another one: so a filter that is stuck holds up itself, and others for `LONG` seconds once.
+Each filter and each callback has a *strand*: its tasks run in order, one at a time. A strand stays
+on its thread, so that what a filter opened there (a database connection, say) stays usable. There
+are about as many threads as cores, however many strands there are. If a task runs long, the other
+strands of its thread move to another thread: so a filter that is stuck holds up others for `LONG`
+seconds, once.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 LONG = 0.5  # seconds that a task may take while others wait for its thread
-THREADS = (os.cpu_count() or 1) + 2  # for ordinary strands; some of them may wait for something
+THREADS = (os.cpu_count() or 1) + 2  # two more, since tasks may wait for something
 
 Task = Callable[[], None]
 
 
 class Strand:
-    """Tasks that run in order. Get it from `Pool.strand()`; it has to be ended."""
+    """Runs tasks in order. Get it from `Pool.strand()`; it has to be ended."""
 
     def __init__(self, pool: Pool, thread: _Thread) -> None:
         self._pool = pool
@@ -32,7 +33,7 @@ class Strand:
         self.ending = False
 
     def do(self, task: Task) -> None:
-        """Queue a task, which should not raise; any thread may."""
+        """Queue a task, which should not raise. Any thread may call this."""
         with self._pool.lock:
             self.thread.tasks.append((self, task))
             self.thread.wake.notify()
@@ -72,7 +73,7 @@ class _Thread:
                 task()
             except BaseException:  # even SystemExit: other strands count on this thread
                 log.exception("a task failed that should not")
-            del task  # or it, and the filter it was for, would stay until the next one
+            del task  # else it would hold its filter in memory until the next task
 
     def _next(self) -> Task | None:
         with self._pool.lock:
@@ -88,20 +89,21 @@ class _Thread:
 
 
 class Pool:
-    """`most`: threads as long as no task runs long."""
+    """The threads. There are at most `most` of them while no task runs long."""
 
     def __init__(self, most: int = THREADS) -> None:
         self._most = most
         self.forget()
 
     def forget(self) -> None:
-        """In a forked child: its parent's threads are not here."""
+        """In a forked child: forget the parent's threads, which do not exist here."""
         self.lock = threading.Lock()
         self.threads: list[_Thread] = []
         self._look_at = 0.0
 
     def strand(self) -> Strand:
-        """Raises RuntimeError if there is no thread yet and the system gives none."""
+        """Make a strand. Raises RuntimeError if there is no thread yet and the system gives
+        none."""
         with self.lock:
             thread = min(self.threads, key=lambda each: len(each.strands), default=None)
             if thread is None or (thread.strands and len(self.threads) < self._most):
@@ -113,10 +115,10 @@ class Pool:
             return strand
 
     def relieve(self) -> float | None:
-        """Give another thread to those who wait for a task that runs long.
+        """Give another thread to the strands that wait for a task that runs long.
 
-        To be called before a wait of a thread that queues tasks; returns after how many seconds it
-        is to be called again, None where nobody waits.
+        A thread that queues tasks calls this before it waits. Returns the seconds after which to
+        call it again, None if no task waits.
         """
         for thread in self.threads:
             if thread.tasks:

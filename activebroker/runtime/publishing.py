@@ -1,7 +1,7 @@
 """The supplier's end: events wait here until the node takes them as a batch.
 
-The node takes what there is as soon as it can, so a lone event leaves at once and a flood makes
-large batches. When consumers are slow the node does not take, the buffer fills, and `put` waits.
+The node takes what there is as soon as it can, so a single event leaves at once and a flood makes
+large batches. When consumers are slow, the node takes nothing, the buffer fills, and `put` waits.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, EventR
 from activebroker.events import Batch, EventType, concat, encode, from_table
 from activebroker.runtime.waiting import Condition
 
-BATCH_ROWS = 8192  # rows of single events that become one batch at the most
+BATCH_ROWS = 8192  # single events that become one batch at most
 BATCH_BYTES = 1 << 20  # large tables are cut into about this, small ones joined up to this
 ROOM_ROWS = 4 * BATCH_ROWS  # rows that may wait before `put` has to; it goes on at half of them
 ROOM_BYTES = 16 << 20  # and about how many bytes
-FIRST_ROWS = 64  # rows that may wait as long as their size is unknown
+FIRST_ROWS = 64  # rows that may wait while their size is unknown
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Rows:
 
 
 class PublishBuffer:
-    """Events of one supplier, for the node to which it is attached."""
+    """The events of one supplier, for the node to which the buffer is attached."""
 
     def __init__(self, channel: str, supplier: str, type: EventType) -> None:
         self.channel = channel
@@ -61,11 +61,11 @@ class PublishBuffer:
         self._room = Condition(self._lock)
         self._parts: deque[_Rows | Batch] = deque()
         self._rows = 0
-        self._limit = FIRST_ROWS  # rows that may wait, fewer where rows are large
+        self._limit = FIRST_ROWS  # rows that may wait; fewer if rows are large
         self._next_seq = 0
         self._taken = 0
         self._taken_at = 0.0  # by the monotonic clock
-        self._away = False  # the node that took is gone, and there is no other one yet
+        self._away = False  # the node is gone, and there is no other one yet
         self._closed: ActiveBrokerError | None = None
         self._lost = 0  # events accepted that may not have arrived, when it was closed
         self._refused: list[tuple[int, Exception]] = []  # events that could not be encoded, and why
@@ -89,8 +89,8 @@ class PublishBuffer:
         """Add one event.
 
         Raises EventRefused, also for events accepted before that could not be encoded; Closed;
-        Unreachable; or DeadlineExceeded where it had to wait for room, and nothing was taken for
-        `patience` seconds.
+        Unreachable; and DeadlineExceeded if there was no room and nothing was taken for `patience`
+        seconds.
         """
         if not self._fits(content):
             content = self._type.check(content, self.channel)
@@ -115,7 +115,7 @@ class PublishBuffer:
     def put_table(self, rows: Any, patience: float) -> int:
         """Add many events: an Arrow batch or table, a pandas frame, or a list of contents.
 
-        Returns how many. Raises as `put`, and then accepts none of them.
+        Returns how many. Raises as `put` does, and then accepts none of them.
         """
         return self.put_batches(self.batches_of(rows), patience)
 
@@ -126,8 +126,8 @@ class PublishBuffer:
         )
 
     def put_batches(self, batches: list[Batch], patience: float) -> int:
-        """Add all events of batches or, with an error, none: so there is one wait for room, and
-        then all of them wait here, which their owner holds in memory anyway."""
+        """Add all events of the batches or, with an error, none. So this waits for room only once,
+        and then adds more than there is room for; the caller has them in memory anyway."""
         batches = [batch for batch in batches if len(batch)]
         if not batches:
             return 0
@@ -148,7 +148,7 @@ class PublishBuffer:
         return count
 
     async def room(self, patience: float) -> None:
-        """Wait until there may be room, for a coroutine whose `put` with no patience had none.
+        """Wait until there may be room, in a coroutine whose `put` without patience found none.
 
         Raises DeadlineExceeded once nothing was taken for `patience` seconds.
         """
@@ -175,14 +175,14 @@ class PublishBuffer:
             batch = self._encoded(part) if isinstance(part, _Rows) else concat(batches)
             if batch is not None:
                 break
-        # Single events have no known size before they are encoded: those to come are taken to be
-        # like these.
+        # The size of single events is known when they are encoded; the next ones are expected to
+        # be like these.
         likely = ROOM_BYTES * len(batch) // max(batch.nbytes, 1)
         self._limit = max(1, min(ROOM_ROWS, likely))
         return batch
 
     def put_back(self, batches: Sequence[Batch]) -> None:
-        """Let events that the node has taken be taken once more, by another one."""
+        """Put back events that the node has taken, for another node to take."""
         rows = sum(map(len, batches))
         with self._lock:
             self._away = True
@@ -192,7 +192,7 @@ class PublishBuffer:
 
     def attach(self, filled: Callable[[], None]) -> None:
         """Let a node take what is here, and what comes. `filled` is called when there is something
-        to take; not again until `take` has found nothing. Nobody could take anything before."""
+        to take, and then not again until `take` has found nothing."""
         with self._lock:
             self._away = False
             self._taken_at = time.monotonic()
@@ -208,8 +208,8 @@ class PublishBuffer:
             self._room.notify_all()
 
     def fail(self, error: ActiveBrokerError, acknowledged: int | None = None) -> None:
-        """Nothing is taken any more. `acknowledged`: all events before this number have arrived; by
-        default those that were taken."""
+        """Let nothing be taken any more. `acknowledged`: all events before this number have
+        arrived; by default those that were taken."""
         with self._room:
             arrived = self._taken if acknowledged is None else acknowledged
             self._lost = max(0, self._next_seq - arrived)
@@ -221,13 +221,14 @@ class PublishBuffer:
                     "lost."
                 )
                 error.__cause__ = cause
-            # What is lost matters more than that it was closed before.
+            # That events are lost matters more than an earlier reason.
             self._closed = error if self._lost else self._closed or error
             self._parts.clear()
             self._room.notify_all()
 
     def disown(self, error: ActiveBrokerError) -> None:
-        """In the child of a fork, where the lock may be held by a thread that is not there."""
+        """In the child of a fork: close the buffer, whose lock a thread may hold that does not
+        exist here."""
         self._lock = threading.Lock()
         self._room = Condition(self._lock)
         self._parts.clear()
@@ -236,7 +237,7 @@ class PublishBuffer:
     def flush(self, patience: float, until: float = math.inf) -> None:
         """Wait until the node has taken everything.
 
-        Raises EventRefused and Unreachable where events were lost, DeadlineExceeded once nothing
+        Raises EventRefused or Unreachable if events were lost, and DeadlineExceeded once nothing
         was taken for `patience` seconds, or at the monotonic time `until`.
         """
         with self._room:
@@ -250,10 +251,11 @@ class PublishBuffer:
                 raise _anew(self._closed)
 
     def _encoded(self, rows: _Rows) -> Batch | None:
-        """A batch of single events; None where there is none, and its halves are next to be taken.
+        """A batch of single events. None if they cannot be encoded together; then their halves are
+        taken next.
 
         A single event that cannot be encoded after all (a list in it has changed, say), or is too
-        large, is left out, and told to whoever publishes or flushes next.
+        large, is left out. The next call that publishes or flushes raises an error about it.
         """
         try:
             return encode(rows.type, rows.contents, self.supplier, rows.first_seq, rows.times)
@@ -269,7 +271,7 @@ class PublishBuffer:
         return None
 
     def _raise_refused(self) -> None:
-        """Say once what became of events that had been accepted."""
+        """Raise an error, once, about accepted events that could not be encoded."""
         refused, self._refused = self._refused, []
         if refused:
             seq, error = refused[0]
@@ -280,7 +282,7 @@ class PublishBuffer:
             ) from error
 
     def _with_followers(self, first: Batch) -> list[Batch]:
-        """A batch and those behind it that wait too and are small enough to go out with it."""
+        """A batch and those that wait after it, as far as they are small enough to go with it."""
         batches, nbytes = [first], first.nbytes
         while self._parts:
             following = self._parts[0]
@@ -329,12 +331,13 @@ class PublishBuffer:
         return True
 
     def _left(self, began: float, patience: float) -> float:
-        """Seconds until the node has taken nothing for `patience` seconds since then."""
+        """Seconds until the node has taken nothing for `patience` seconds, counted from `began` at
+        the earliest."""
         return max(0.0, max(began, self._taken_at) + patience - time.monotonic())
 
 
 def _anew(error: ActiveBrokerError) -> ActiveBrokerError:
-    """The same for one more caller: each adds to it where it was raised."""
+    """A copy of an error for one more caller, since each one adds its traceback."""
     again = copy.copy(error)
     again.__cause__ = error.__cause__
     return again

@@ -1,7 +1,7 @@
 """The consumer's end: batches wait here until the user takes them.
 
-What is here counts against the credit of its flow, which bounds the queue; where events are dropped
-for a slow consumer, they give their credit back as they come, and the policy bounds the queue.
+What is here counts against the credit of its flow, which bounds the queue. If events are dropped
+for a slow consumer, the policy bounds the queue instead, and credit is given back as events come.
 """
 
 from __future__ import annotations
@@ -20,20 +20,18 @@ REPORT_BYTES = 512 << 10  # consumption is reported in steps of this many bytes
 
 
 class EventQueue:
-    """Batches of one subscription to events of a `type`, for any number of threads and coroutines.
-
-    `rows` are the events of the batch in hand. They belong to the queue: whoever stops taking
-    leaves the others there for the next. `unreadable` is told of the rows that are no events in
-    this process, `attend` that there is something new.
-    """
+    """The batches of one subscription, for any number of threads and coroutines."""
 
     def __init__(self, channel: str, type: EventType, policy: SlowPolicy) -> None:
         self.channel = channel
         self.type = type
         self.policy = policy
-        self.rows: Iterator[Event] = iter(())  # of a list: its `next` is atomic
+        # The events of the batch in hand that nobody has taken yet. An iterator over a list: its
+        # `next` is atomic.
+        self.rows: Iterator[Event] = iter(())
+        # Called with the rows that cannot be decoded in this process.
         self.unreadable: Callable[[Batch, list[Unreadable]], None] = lambda batch, rows: None
-        self.attend: Callable[[], None] = lambda: None
+        self.attend: Callable[[], None] = lambda: None  # called when there is something new
         self._consumed: Callable[[int, int], None] = lambda flow, nbytes: None
         self._ended = False
         self._error: ActiveBrokerError | None = None
@@ -42,9 +40,9 @@ class EventQueue:
         self._unreported: dict[int, int] = {}
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()  # held for moments, never while others' code runs
+        self._lock = threading.Lock()  # held for moments, never while user code runs
         self._changed = Condition(self._lock)
-        self._hand = threading.Lock()  # who holds it changes the batch in hand
+        self._hand = threading.Lock()  # held to change the batch in hand
         self._backlog = backlog_of(self.policy)
 
     @property
@@ -64,7 +62,7 @@ class EventQueue:
 
     def attach(self, consumed: Callable[[int, int], None]) -> None:
         """Take events from a node, after what is here; `consumed(flow, nbytes)` gives credit."""
-        with self._hand:  # flows of the one before need no credit any more
+        with self._hand:  # the flows of the node before need no credit any more
             self._consumed = consumed
             self._unreported.clear()
 
@@ -77,23 +75,23 @@ class EventQueue:
         self.attend()
 
     def disown(self, error: ActiveBrokerError) -> None:
-        """In the child of a fork, where a lock may be held by a thread that is not there: what has
-        come is the parent's."""
+        """In the child of a fork: drop what has come, which is the parent's. A thread that does not
+        exist here may hold a lock."""
         self._reset()
         self.rows, self.attend = iter(()), lambda: None
         self.end(error)
 
     def left(self, now: float) -> float | None:
-        """Seconds until what waits has waited for too long; None: nothing waits."""
+        """Seconds until the first batch has waited for too long; None if nothing waits."""
         with self._lock:
             oldest = self._backlog.oldest
         return None if oldest is None else oldest + self.policy.patience - now
 
-    # --- for whoever takes the events ---------------------------------------------------------
+    # --- for the user's threads and coroutines ------------------------------------------------
 
     def fetch(self, rows: int | None = None) -> bool:
-        """See to it that there are rows in hand, of a large batch no more than `rows`; False: there
-        are none."""
+        """Take a batch in hand, or its first `rows`, unless there are rows in hand. False if there
+        is nothing to take."""
         with self._hand:
             if length_hint(self.rows):
                 return True  # another thread was first
@@ -107,7 +105,7 @@ class EventQueue:
             return False
 
     def batch(self, rows: int | None = None) -> Batch | None:
-        """What is left of the batch in hand, else the next one; None: there is none."""
+        """What is left of the batch in hand, or else the next batch; None if there is none."""
         with self._hand:
             if left := len(list(self.rows)):
                 assert self._batch is not None
@@ -117,8 +115,8 @@ class EventQueue:
     def wait(self, patience: float | None) -> bool:
         """Wait for a batch; False at the end of the channel.
 
-        Raises DeadlineExceeded when nothing came for `patience` seconds (None: wait as long as
-        the fabric lives, which ends every subscription), and the error that ended the stream.
+        Raises DeadlineExceeded when nothing came for `patience` seconds (None: wait as long as the
+        fabric lives), and the error that ended the stream.
         """
         with self._changed:
             came = self._changed.wait_for(self._has_changed, patience)
@@ -130,13 +128,13 @@ class EventQueue:
 
     @property
     def complete(self) -> bool:
-        """Whether the channel has ended: all that there was has come."""
+        """Whether the channel has ended, and all its events have come."""
         with self._lock:
             return self._ended and self._error is None
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to take, and no end."""
+        """Whether there is nothing to take, and the stream has not ended."""
         with self._lock:
             return not self._has_changed() and not length_hint(self.rows)
 

@@ -1,4 +1,4 @@
-"""One node, one thread: what the node is told and what it asks for, in real time."""
+"""Drives one node in one thread: gives it its inputs, and carries out its effects, in real time."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ from activebroker.transport import Claim, Complaints, Told, Transport
 log = logging.getLogger(__name__)
 
 CLAIM = 5.0  # seconds that the directory may take to say whether a name is free
-GRACE = 1.0  # seconds more than a caller's patience for the node to say that it has run out
-FORGOTTEN = 60.0  # seconds after which nobody waits for an answer any more
+GRACE = 1.0  # seconds beyond a caller's patience, in which the node reports that it has run out
+FORGOTTEN = 60.0  # seconds after which an answer is not awaited any more
 FORKED = (
     "This fabric was made before the process forked, and lives in the parent only. Make your own "
     "fabric in this process."
@@ -90,26 +90,23 @@ FORKED = (
 
 @dataclass(frozen=True)
 class Succession:
-    """For a program that goes on with another node when it has lost its fabric.
+    """For a program that goes on with another node when it has lost its fabric."""
 
-    `registry` has the types of all of them, `before` is what those before have left (nothing for
-    the first one), `departed` is called at the end of a node's thread.
-    """
-
-    registry: TypeRegistry
-    before: Departed
-    departed: Callable[[Departed], None]
+    registry: TypeRegistry  # shared by all nodes of the program
+    before: Departed  # what the nodes before have left; empty for the first node
+    departed: Callable[[Departed], None]  # called at the end of a node's thread
 
 
 class Runtime:
     """Runs a node until `stop`. `key` signs and verifies filter payloads.
 
-    `directory` names the node that keeps the directory; None: this one does. With a `succession`,
-    the node departs when the directory is lost, and leaves buffers and queues as they are.
+    `directory` is the name of the node with the directory, None if it is this one. With a
+    `succession`, the node departs when the directory is lost, and leaves buffers and queues as they
+    are.
 
-    What goes wrong at the node's edge costs what it belongs to: what a peer sends, its connection;
-    an effect, the subscription or filter it was for. Anything else ends the node at once: it logs
-    what happened, `failure` holds it, and everybody who waits here, or calls, gets Unreachable.
+    A bad message from a peer ends the peer's connection, and an effect that cannot be carried out
+    ends its subscription or filter. Anything else that goes wrong ends the node at once: it logs
+    what happened, `failure` holds it, and every call, also one that waits, gets Unreachable.
     """
 
     def __init__(
@@ -129,12 +126,12 @@ class Runtime:
         self.name = member.name
         self.registry = TypeRegistry() if succession is None else succession.registry
         self.transport = transport
-        self.failure: BaseException | None = None  # what ended the node, where that was not `stop`
+        self.failure: BaseException | None = None  # what ended the node, if not `stop`
         before = None if succession is None else succession.before
         self._node = Node(member, directory or member.name, self.registry, budget, before)
         self._succession = succession
         self._departed: Departed | None = None
-        self._departs_for = ""  # why it is to depart
+        self._departs_for = ""  # the reason, if it is told to depart
         if directory is not None:
             # Until it tells the members, the directory is the only one known.
             known = Member(directory, directory_address, is_broker=True, incarnation=0)
@@ -142,13 +139,13 @@ class Runtime:
         self._on_failures = on_failures
         self._inbox: deque[Input] = deque()
         self._filled: deque[int] = deque()  # outlets with events to take
-        self._asleep = False  # in `receive`, and nobody has woken it yet
+        self._asleep = False  # in `receive`, and not woken yet
         self._stopping = False
         self._disowned = False
-        self._ended: ActiveBrokerError | None = None  # what everybody gets from then on
+        self._ended: ActiveBrokerError | None = None  # what every call gets from then on
         self._buffers: dict[int, PublishBuffer] = {}
         self._draining: dict[int, bool] = {}  # buffers to empty before their outlets end
-        # Outlets that ended before they got a buffer, and why if their channel was not closed.
+        # Outlets that ended before they got a buffer, with the reason unless they were closed.
         self._unclaimed: dict[int, ActiveBrokerError | None] = {}
         self._queues: dict[int, EventQueue] = {}
         self._replies: dict[int, Future[Any]] = {}
@@ -175,7 +172,7 @@ class Runtime:
     # --- for the user's threads ---------------------------------------------------------------
 
     def post(self, input: Input) -> None:
-        """Give the node an input; any thread may."""
+        """Give the node an input. Any thread may call this."""
         if self._ended is None:
             self._inbox.append(input)
             self._wake()
@@ -183,17 +180,18 @@ class Runtime:
     def request(self, body: CallBody, patience: float) -> Any:
         """Ask the directory for something and wait for the answer.
 
-        Raises the error of the answer, or DeadlineExceeded; Closed or Unreachable where the node
-        has ended.
+        Raises the error of the answer, or DeadlineExceeded; Closed or Unreachable if the node has
+        ended.
         """
         request_id = next(self._request_ids)
         future = self._replies[request_id] = Future()
-        # The node's thread writes and reads these two the other way round: one of us sees it.
+        # The node's thread accesses these two in the opposite order, so that one of the threads
+        # sees what the other did.
         if self._stopping or self._ended is not None:
             self._replies.pop(request_id, None)
             raise self._why_ended()
         self.post(RequestMade(request_id, body, patience))
-        # The node gives up first, with a message that names the party.
+        # The node gives up first, with a message that names the node that did not answer.
         concurrent.futures.wait([future], patience + GRACE)
         if future.done():
             return future.result()
@@ -201,9 +199,9 @@ class Runtime:
         raise DeadlineExceeded(f"Node {self.name!r} itself did not answer within {patience:g} s.")
 
     def claim(self, claim: Claim, told: Told) -> None:
-        """Ask the directory, for a process that is about to join, for the name it will bear.
+        """Claim a name at the directory, for a process that is about to join.
 
-        `told` gets None, or the error as (class name, text), in the node's thread.
+        `told` is called in the node's thread, with None or the error as (class name, text).
         """
         request_id = next(self._request_ids)
         future = self._replies[request_id] = Future()
@@ -211,7 +209,7 @@ class Runtime:
         self.post(RequestMade(request_id, ClaimName(claim.name, claim.replace, claim.again), CLAIM))
 
     def tell(self, body: CallBody) -> None:
-        """Ask the directory for something and do not wait for the answer."""
+        """Ask the directory for something without waiting for the answer."""
         self.post(RequestMade(next(self._request_ids), body, FORGOTTEN))
 
     def publish_to(self, outlet: int, buffer: PublishBuffer) -> None:
@@ -222,7 +220,7 @@ class Runtime:
             self._wake()
 
         self._buffers[outlet] = buffer
-        # As in `request`: one of us sees it.
+        # As in `request`: one of the threads sees what the other did.
         if self._ended is not None:
             buffer.fail(self._why_ended(), 0)
         elif outlet in self._unclaimed:
@@ -233,7 +231,7 @@ class Runtime:
             buffer.attach(filled)
 
     def open_inlet(self, inlet: int, queue: EventQueue) -> None:
-        """Let the events of a subscription, to be connected by the directory, come to a queue."""
+        """Let the events of a subscription go to a queue; the directory connects it after this."""
         self._queues[inlet] = queue
         queue.attach(lambda flow, nbytes: self.post(BatchConsumed(inlet, flow, nbytes)))
         if self._ended is not None:  # as in `request`
@@ -247,13 +245,14 @@ class Runtime:
             queue.end(None)
 
     def wait_drained(self, patience: float, until: float = math.inf) -> bool:
-        """Wait until everything this node has sent was taken over by its peers.
+        """Wait until its peers have taken over everything that this node has sent.
 
-        False once nothing was for `patience` seconds, at the monotonic time `until`, or when the
-        node has ended.
+        False once they took nothing for `patience` seconds, at the monotonic time `until`, or when
+        the node has ended.
         """
         last, since = -1, 0.0
-        looks = 0  # that found nothing: two of them, for what changes places may be seen at neither
+        # Looks that found nothing. It takes two, since one look may miss what changes its place.
+        looks = 0
         while (looks := looks + 1 if self._drained() else 0) < 2:
             now = time.monotonic()
             if (progress := self._progress()) != last:
@@ -264,7 +263,7 @@ class Runtime:
         return True
 
     def wait_complete(self, patience: float) -> bool:
-        """Wait until those are back who were served by the node before; False if they are not."""
+        """Wait until the subscribers of the node before are back; False if they are not."""
         end = time.monotonic() + patience
         while any(outlet.awaited for outlet in list(self._node.plane.outlets.values())):
             if self._ended is not None or time.monotonic() > end:
@@ -273,7 +272,7 @@ class Runtime:
         return True
 
     def stop(self) -> None:
-        """End the thread, the workers and the transport. What was not delivered is dropped."""
+        """End the thread, the workers and the transport; drop what was not delivered."""
         if self._stopping:
             return
         self._stopping = True
@@ -282,12 +281,13 @@ class Runtime:
             self._thread.join(5.0)
 
     def depart(self, reason: str) -> None:
-        """End, and leave buffers and queues as they are for another node."""
+        """End the node, and leave buffers and queues as they are for another one."""
         self._departs_for = reason
         self.stop()
 
     def disown(self) -> None:
-        """In the child of a fork, where the node's thread is not: end without a word to anybody."""
+        """In the child of a fork, where the node's thread does not exist: end without a message to
+        any peer."""
         self._disowned = self._stopping = True
         self._ended = Closed(FORKED)
         for buffer in self._buffers.values():
@@ -298,13 +298,13 @@ class Runtime:
 
     @property
     def disowned(self) -> bool:
-        """Whether it lives in the process that this one was forked from."""
+        """Whether this runtime belongs to the process from which this one was forked."""
         return self._disowned
 
     # --- the node's thread --------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Each of these, whatever becomes of those before it."""
+        """Run the loop, then the parts of the end, each even if an earlier one fails."""
         parts = (self._loop, self._end_users, self._workers.close, self.transport.close)
         for part in (*parts, self._succeed):
             try:
@@ -333,7 +333,7 @@ class Runtime:
                 self._handle(PeerAbsent(peer))
             for source, head, buffers in arrivals:
                 self._take(source, FrameArrived(head, buffers, source))
-            # What a thread has published goes before what it asks for next.
+            # What a thread has published comes before what it asks for next.
             asked = len(self._inbox)
             for _ in range(len(self._filled)):
                 self._publish(self._filled.popleft())
@@ -346,7 +346,7 @@ class Runtime:
                     self._look_at(key)
 
     def _end_users(self) -> None:
-        """Nobody waits here for a node that has ended."""
+        """The node has ended: end all calls, streams and buffers that wait for it."""
         if self._departed is None and self._departs_for:
             self._departed = self._node.departed(self._departs_for)
         if self._departed is not None:
@@ -362,7 +362,7 @@ class Runtime:
             self._ended.__cause__ = self.failure
         try:
             self._end_streams()
-        finally:  # who asked may look then at what has become of those
+        finally:  # after the streams, at which a caller may look next
             for future in list(self._replies.values()):
                 if not future.done():
                     future.set_exception(self._why_ended())
@@ -385,11 +385,11 @@ class Runtime:
             buffer.fail(self._why_ended(), acknowledged.get(outlet, 0))
 
     def _put_back(self, buffer: PublishBuffer, left: Departed) -> None:
-        """What may not have arrived is published once more; who has it already, drops it."""
+        """Publish again what may not have arrived; subscribers that have it drop it."""
         buffer.put_back(left.unacknowledged_of(buffer.channel, buffer.supplier))
 
     def _why_ended(self) -> ActiveBrokerError:
-        """A new error each time: it goes to threads that each add where they met it."""
+        """A new error for each call, since each thread adds its traceback."""
         if self._ended is None:
             return Closed("The fabric was closed.")
         error = copy.copy(self._ended)
@@ -397,7 +397,7 @@ class Runtime:
         return error
 
     def _wake(self) -> None:
-        # What came before the loop set the flag, the loop sees by itself; so no wake is lost.
+        # The loop sees by itself what came before it set the flag, so no wake is lost.
         if self._asleep:
             self._asleep = False
             self.transport.wake()
@@ -476,7 +476,8 @@ class Runtime:
                 self._buffers.pop(outlet, None)
 
     def _failed(self, effect: Effect, error: Exception) -> None:
-        """Let an effect that could not be carried out cost what it was for, if it was for that."""
+        """End the subscription or filter of an effect that could not be carried out. Raises the
+        error if the effect was for neither."""
         told = instead(effect, self._node.plane.stages, error)
         if told is None:
             raise error
@@ -499,7 +500,7 @@ class Runtime:
         return timer if relief is None else relief if timer is None else min(timer, relief)
 
     def _look_at(self, inlet: int) -> None:
-        """End the subscription of a consumer that has let its events wait for too long."""
+        """End the subscription of a consumer that lets its events wait for too long."""
         queue = self._queues.get(inlet)
         left = None if queue is None else queue.left(time.monotonic())
         if queue is None or left is None:
@@ -525,7 +526,7 @@ class Runtime:
             buffer.fail(error, acknowledged)
 
     def _progress(self) -> int:
-        """Grows as what was sent is taken over."""
+        """A number that grows when something that was sent is taken over."""
         links = list(self._node.peers.links.values())
         buffers = list(self._buffers.values())
         stages = list(self._node.plane.stages.values())
@@ -536,7 +537,7 @@ class Runtime:
         )
 
     def _drained(self) -> bool:
-        # Read from another thread: each value is read at once, and what is under way shows later.
+        # Read from another thread: each value by itself is consistent, all together may not be.
         plane = self._node.plane
         return (
             not self._inbox
@@ -551,8 +552,8 @@ class Runtime:
 
 
 def warm_up() -> None:
-    """pyarrow's first array imports pandas where that is installed, which may take seconds: not
-    amid the stream, nor while somebody counts on an answer, nor after a name was claimed."""
+    """Make pyarrow's first array, which imports pandas if that is installed. That may take seconds:
+    better now than during a stream, a call, or after a name was claimed."""
     pa.array([0])
 
 

@@ -7,11 +7,11 @@ import itertools
 import time
 from collections.abc import Iterator
 
-Key = str | int  # the node's are text; numbers are free for the driver's own
+Key = str | int  # text: the node's timers; numbers: the driver's own
 
 
 class Timers:
-    """Timers by key; setting one anew replaces it."""
+    """Timers by key; a new one replaces an earlier one of the same key."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Key]] = []
@@ -19,7 +19,7 @@ class Timers:
         self._numbers = itertools.count()
 
     def set(self, key: Key, after: float) -> None:
-        """Let `key` be due in `after` seconds."""
+        """Let the timer `key` be due in `after` seconds."""
         number = self._current[key] = next(self._numbers)
         heapq.heappush(self._heap, (time.monotonic() + after, number, key))
 
@@ -30,7 +30,7 @@ class Timers:
         return key in self._current
 
     def next(self) -> float | None:
-        """Seconds until a timer is due; None where none is set."""
+        """Seconds until the next timer is due; None if none is set."""
         while self._heap and self._current.get(self._heap[0][2]) != self._heap[0][1]:
             heapq.heappop(self._heap)  # cancelled, or set anew
         if not self._heap:
@@ -38,7 +38,7 @@ class Timers:
         return max(0.0, self._heap[0][0] - time.monotonic())
 
     def due(self) -> Iterator[Key]:
-        """The keys that are due, each once, in order; what is set meanwhile may be among them."""
+        """The keys that are due, each once, in order; also those set during the iteration."""
         while self._heap and self._heap[0][0] <= time.monotonic():
             _, number, key = heapq.heappop(self._heap)
             if self._current.get(key) == number:

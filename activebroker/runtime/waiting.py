@@ -1,4 +1,4 @@
-"""A condition for which threads wait, and coroutines."""
+"""A condition that threads and coroutines wait for."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 class Condition:
-    """What `threading.Condition` is, in less time: each event comes by here. `notify_all` also
-    wakes the coroutines in `arrives`. Its lock is held by whoever calls anything but `arrives`."""
+    """Like `threading.Condition`, but faster, since each event may use it; and for coroutines, too.
+
+    The caller holds the lock, except for `arrives`.
+    """
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
@@ -41,7 +43,7 @@ class Condition:
                 waker.wake((future,))
 
     def wait(self, patience: float) -> None:
-        """Wait until `notify_all`, for `patience` seconds at the most, which may be infinite."""
+        """Wait until `notify_all`, for at most `patience` seconds, which may be infinite."""
         waiter = threading.Lock()
         waiter.acquire()
         self._threads[waiter] = None
@@ -63,8 +65,8 @@ class Condition:
         return True
 
     async def arrives(self, predicate: Callable[[], bool], patience: float | None) -> bool:
-        """`wait_for` of a coroutine, which must not hold the lock: whether the predicate has become
-        true within `patience` seconds. It can be cancelled at any moment: it takes nothing."""
+        """`wait_for`, for a coroutine, which must not hold the lock. It can be cancelled at any
+        moment."""
         import asyncio  # here: it takes a tenth of the time that `import activebroker` may
 
         loop = asyncio.get_running_loop()
@@ -91,22 +93,22 @@ class Condition:
 
 
 class _Waker:
-    """Wakes the coroutines of one event loop; the loop itself once for all that are due."""
+    """Wakes the coroutines of one event loop. It wakes the loop once for all that are due."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
         self._due: deque[Waiter] = deque()
         self._told = False
-        self.woken = 1  # coroutines that got up together, the last time
+        self.woken = 1  # coroutines that were woken together, the last time
 
     def wake(self, futures: Iterable[Waiter]) -> None:
         self._due.extend(futures)
-        # `_run` resets the flag before it looks: what came before that, it sees.
+        # `_run` resets the flag before it looks, so it sees all that came before.
         if not self._told and (loop := self._loop()) is not None:
             self._told = True
             try:
                 loop.call_soon_threadsafe(self._run)
-            except RuntimeError:  # the loop was closed, and nobody waits in it any more
+            except RuntimeError:  # the loop was closed, and no coroutine waits in it any more
                 self._due.clear()
 
     def _run(self) -> None:
@@ -120,8 +122,8 @@ class _Waker:
 
 
 def turn(rows: int) -> int:
-    """The running coroutine's share of the `rows` that those of its event loop which were woken
-    together may take before others have their turn."""
+    """The running coroutine's share of `rows`. The coroutines of an event loop that were woken
+    together may take so many before others have their turn."""
     import asyncio
 
     return max(1, rows // max(1, _waker(asyncio.get_running_loop()).woken))

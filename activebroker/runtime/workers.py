@@ -1,4 +1,4 @@
-"""Where user code runs: each stage whose filter has to run has a strand of the process's pool."""
+"""Where user code runs: each stage whose filter has to run has a strand of the pool."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Workers:
         self._engines = engines
         self._post = post
         self._stages: dict[int, _Worker] = {}
-        # So that there is a thread for filters when the system gives no more.
+        # So that there is a thread for filters even when the system gives no more.
         self._reserve = POOL.strand()
 
     def load(self, spec: StageSpec) -> None:
-        """Verify and unpack a payload, away from the node's thread: importing can take long."""
+        """Verify and unpack a payload, outside the node's thread, since imports can take long."""
         executor = Executor(spec, self._unpack, self._engines)
         worker = self._stages[spec.id] = _Worker(executor, self._post)
         worker.strand.do(lambda: self._post(executor.load()))
@@ -55,13 +55,13 @@ class Workers:
 
 
 class _Worker:
-    """One stage's filter and strand. The CPU time that the filter takes is told with its work."""
+    """One stage's filter and strand. Answers to work report the CPU time that the filter took."""
 
     def __init__(self, executor: Executor, post: Post) -> None:
         self.executor = executor
         self.strand = POOL.strand()
         self._post = post
-        self._cpu_seconds = 0.0  # that were not told yet
+        self._cpu_seconds = 0.0  # that were not reported yet
 
     def carry_out(self, work: Work) -> None:
         begin = time.thread_time()
