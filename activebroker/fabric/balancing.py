@@ -17,29 +17,26 @@ from activebroker.protocol.status import Status
 from derivation.balance import Decision, Policy
 
 log = logging.getLogger(__name__)
-PATIENCE = 10.0  # seconds for a look
-REST = 300.0  # seconds that a filter is left where it is after a move of it has failed
+PATIENCE = 10.0  # seconds for a status
+REST = 300.0  # seconds that a filter stays where it is after a move of it has failed
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A move that was asked for at the time `at` (seconds since the Unix epoch), and why.
+    """A move that balancing has asked for."""
 
-    `error`: how it failed; None where it did not.
-    """
-
-    at: float
+    at: float  # when, in seconds since the Unix epoch
     channel: str
     to: str
     reason: str
-    error: str | None = None
+    error: str | None = None  # why it failed, if it did
 
 
 class Balancing(Closing, Bound):
     """A thread that looks at a fabric every `period` seconds and carries out what a policy decides.
 
-    It ends with `close`, or with the fabric. A move that fails is counted and logged, what was to
-    move with it stays too, and its filter is left alone for `REST` seconds.
+    It ends with `close`, or with the fabric. A move that fails is counted and logged; the other
+    moves of the same decision are not made, and its filter stays for `REST` seconds.
     """
 
     def __init__(
@@ -56,7 +53,7 @@ class Balancing(Closing, Bound):
         self._period = period
         self._timeout = timeout
         self._moves: list[Moved] = []
-        self._stays: dict[str, float] = {}  # channels whose moves have failed, and until when
+        self._stays: dict[str, float] = {}  # until when channels stay whose moves have failed
         self._latest: tuple[float, Status] | None = None
         self._reason = ""
         self._closing = threading.Event()
@@ -65,7 +62,7 @@ class Balancing(Closing, Bound):
 
     @property
     def moves(self) -> tuple[Moved, ...]:
-        """What it has moved, or tried to, in order."""
+        """The moves that were made or tried, in order."""
         return tuple(self._moves)
 
     @property
@@ -75,11 +72,11 @@ class Balancing(Closing, Bound):
 
     @property
     def active(self) -> bool:
-        """Whether it still looks."""
+        """Whether the thread is still running."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """End it. A move that is under way goes on to its end, for as long as a move may take."""
+        """End balancing. Waits for a move that is under way, for as long as a move may take."""
         self._closing.set()
         self._thread.join(time_left(2 * self._timeout + PATIENCE))
         if self._thread.is_alive():
@@ -112,13 +109,13 @@ class Balancing(Closing, Bound):
         decision = self._policy.decide(now, loads)
         if decision.moves:
             self._carry_out(decision, Placed(status))
-            self._latest = None  # what filters did amid a move says nothing of their load
+            self._latest = None  # what filters do during a move says nothing about their load
         elif decision.reason and decision.reason != self._reason:
             log.warning("%s", decision.reason)
         self._reason = decision.reason
 
     def _carry_out(self, decision: Decision, placed: Placed) -> None:
-        """One after the other; the first that fails is the last."""
+        """Make the moves one after the other; stop at the first that fails."""
         for move in placed.with_those_beside(decision.moves):
             if self._closing.is_set():
                 return

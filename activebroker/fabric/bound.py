@@ -1,4 +1,4 @@
-"""What cannot leave its process, because threads and sockets there are its own."""
+"""Objects that cannot leave their process, because they use its threads and sockets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from activebroker.core.errors import NotPicklable
 
 
 class Bound(ABC):
-    """Bound to its process: pickling or copying it, or what holds it, raises NotPicklable."""
+    """Bound to its process: to pickle or copy it, or anything that holds it, raises
+    NotPicklable."""
 
     @property
     @abstractmethod
     def _address(self) -> str | None:
-        """Where other processes join its fabric."""
+        """The address where other processes join its fabric."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         address = self._address

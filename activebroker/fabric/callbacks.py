@@ -1,4 +1,4 @@
-"""Callbacks: which can be called with an event, and which cannot."""
+"""Checks of callbacks: whether they can be called with an event."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from activebroker.events import Event
 
 
 def check_callback(callback: Callable[[Event], object], *, awaited: bool = False) -> None:
-    """Raise InvalidSubscription for what cannot be called with an event. `awaited`: what an `async
-    def` function returns is awaited."""
+    """Raise InvalidSubscription unless the callback can be called with an event. `awaited`: `async
+    def` functions are allowed, since their result is awaited."""
     if not callable(callback):
         raise InvalidSubscription(f"a callback is called with each event; {callback!r} cannot be.")
     if is_async(callback) and not awaited:
@@ -34,12 +34,12 @@ def check_callback(callback: Callable[[Event], object], *, awaited: bool = False
 
 
 def is_async(callback: Callable[[Event], object]) -> bool:
-    """Whether what it returns has to be awaited."""
+    """Whether the callback's result has to be awaited."""
     return _any(inspect.iscoroutinefunction, callback)
 
 
 def unawaited(callback: Callable[[Event], object], result: Awaitable[object]) -> Exception:
-    """The error where an ordinary function has returned a coroutine."""
+    """The error when an ordinary function has returned an awaitable."""
     if inspect.iscoroutine(result):
         result.close()
     return InvalidSubscription(

@@ -17,9 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class Calling:
-    """Takes events as they come, on a thread that it shares with other callbacks and filters.
+    """Takes events as they come, on a thread that other callbacks and filters share.
 
-    `timeout` tells how long to wait for the next one; `close` is called when the callback raises.
+    `timeout` returns how long to wait for the next event; `close` is called when the callback
+    raises.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Calling:
             raise failure
 
     def _attend(self) -> None:
-        # `_run` resets the flag before it looks: what came before that, it sees.
+        # `_run` resets the flag before it looks, so it sees all that came before.
         if not self._due:
             self._due = True
             self._strand.do(self._run)
@@ -81,13 +82,13 @@ class Calling:
                 self._strand.end()
 
     def _call(self) -> bool:
-        """Call back for a batch; return whether it was the last."""
+        """Call the callback for the events of a batch; return whether the stream has ended."""
         queue, callback, timeout = self._queue, self._callback, self._timeout()
         for event in queue.rows:
             if inspect.isawaitable(result := callback(event)):
                 raise unawaited(callback, result)
         if queue.fetch():
-            self._attend()  # after others of this thread
+            self._attend()  # after other tasks of this thread
             return False
         if timeout is None and queue.idle:
             return False

@@ -25,7 +25,8 @@ from predicate_extract import Extraction
 
 
 class Channel(Bound):
-    """Get it from `fabric.channel(name, type)` or `channel.derive(filter)`.
+    """A named stream of events. Get it from `fabric.channel(name, type)` or
+    `channel.derive(filter)`.
 
     `extraction` is what the analysis found in a derived channel's filter: its predicate, whether
     that is exact, and why not.
@@ -44,15 +45,16 @@ class Channel(Bound):
         self.parent = parent
         self.extraction = extraction
         self._membership = membership
-        self._derived: tuple[FilterSpec, EventType] | None = None  # where it was: from what
+        self._derived: tuple[FilterSpec, EventType] | None = None  # set by `derive`
 
     @property
     def errors(self) -> FailureLog:
-        """The events that this channel's filter lost by raising, where this process derived it."""
+        """The events that this channel's filter lost by raising. Only in the process that derived
+        it."""
         return self._membership.failures(self.name)
 
     def supplier(self, name: str | None = None) -> Supplier:
-        """Open a supplier. Raises NameTaken, Closed, and InvalidFilter on a derived channel."""
+        """Open a supplier. Raises NameTaken, Closed, or, on a derived channel, InvalidFilter."""
         membership = self._membership
         name = name or membership.new_name()
         buffer = PublishBuffer(self.name, name, self.type)
@@ -76,15 +78,17 @@ class Channel(Bound):
     ) -> Subscription:
         """Take events: all that are published after this call has returned.
 
-        With a callback, a thread calls it for each event; else iterate over the subscription.
+        With a callback, a thread calls it for each event; otherwise iterate over the subscription.
         `timeout`: see Subscription.
 
-        `when_slow` says what happens when this consumer does not keep up. "block": its suppliers
-        wait, and with them all their consumers. "drop_oldest", "drop_newest": of the events that
-        wait for it only `keep` stay, the last or the first; `subscription.dropped` counts the
-        others, and `on_gap` is called with a Gap where they would have come, by who iterates.
-        "disconnect": as "block", but it is cut off when an event has waited for `patience` seconds;
-        the iteration then raises SlowConsumer after what has come.
+        `when_slow` says what happens when this consumer does not keep up:
+
+        - "block": its suppliers wait, and with them all their consumers.
+        - "drop_oldest", "drop_newest": at most `keep` events wait, and the oldest or the newest of
+          them are dropped. `subscription.dropped` counts these, and the iterating thread calls
+          `on_gap` with a Gap at the point where they are missing.
+        - "disconnect": as "block", but the subscription is cut off when an event has waited for
+          `patience` seconds. Iteration then raises SlowConsumer, after the events that have come.
 
         Raises InvalidSubscription, Closed.
         """
@@ -101,7 +105,7 @@ class Channel(Bound):
                 membership.request(Subscribe(self.name, membership.node, inlet))
             except BaseException:  # Ctrl-C, too: nobody would take what comes
                 membership.close_inlet(inlet)
-                membership.tell(Unsubscribe(self.name, inlet))  # should it be carried out after all
+                membership.tell(Unsubscribe(self.name, inlet))  # it may still be carried out
                 raise
             subscription = Subscription(membership, self.name, inlet, events, callback, timeout)
             return membership.remember(subscription)
@@ -120,17 +124,17 @@ class Channel(Bound):
         """Make a channel of the events that a filter forwards.
 
         `filter` is a FIFOFilter class, `(class, args…)`, an instance, or a function of the content
-        that tells whether to forward, and changes nothing of it: functions in one process are shown
-        the same objects. `at` is where it runs: "supplier", "consumer" (this
-        process), a broker's name, or "spark".
+        that returns whether to forward it. Such a function must not change the content, since
+        functions in one process are given the same objects. `at` is where the filter runs:
+        "supplier", "consumer" (this process), a broker's name, or "spark". If a process cannot run
+        the filter at "supplier", it runs in this process, or at the next place that can.
 
-        The channel lives as long as this process is in the fabric, or somebody takes it (a
-        subscription, or another derived channel), and `lease` seconds more: by default those of
-        the fabric. With `keep` it lives until it is closed.
+        The channel lives as long as this process is in the fabric or the channel has consumers
+        (subscriptions or derived channels), and `lease` seconds more, by default those of the
+        fabric. With `keep` it lives until it is closed.
 
         Raises InvalidFilter, FilterNotPicklable, UnknownField, EventTypeError, UnknownPlace,
-        NameTaken, Closed, and PayloadRefused where the place cannot run it. At "supplier" it runs
-        elsewhere then: at this process, or at the next place that can.
+        NameTaken, Closed, and PayloadRefused if the place cannot run the filter.
         """
         membership = self._membership
         seconds = None if keep else membership.lease if lease is None else lease
@@ -138,7 +142,7 @@ class Channel(Bound):
         input_type = spec.input_type(self.type)
         extraction = analyse(spec, input_type)
         envelope = pack(spec, input_type, extraction, key=membership.signing_key)
-        # So that the events come as instances of the class, wherever the filter runs.
+        # So that events come as instances of this class, wherever the filter runs.
         membership.register(spec.output_type(input_type))
         known = membership.derive_channel(
             Derive(self.name, name, envelope, at, membership.node, seconds)
@@ -149,15 +153,15 @@ class Channel(Bound):
 
     def reconfigure(self, *, timeout: float = 10.0, **values: object) -> None:
         """Set parameters of this channel's filter while events flow: attributes that its class
-        names in `parameters`.
+        names in `parameters`. Call it on the channel that `derive` returned.
 
-        Returns when the filter has them. At each place, the events up to one are decided with the
-        old values, and those behind it with the new ones, also upstream: the predicate is derived
-        anew. The state stays. Only where the channel was derived.
+        Returns when the filter has the new values. At each place the old values decide about the
+        events up to one point, and the new values about those after it. The predicate changes with
+        them, also upstream. The filter's state stays.
 
-        Raises InvalidFilter, FilterNotPicklable; ReconfigurationFailed, where the filter stays as
-        it was, or does not have the values after `timeout` seconds yet, or has them at some of its
-        suppliers only: the message says which.
+        Raises InvalidFilter, FilterNotPicklable, and ReconfigurationFailed: the message says
+        whether the filter stays as it was, does not have the values yet after `timeout` seconds, or
+        has them only at some of its suppliers.
         """
         if self._derived is None:
             raise InvalidFilter(
@@ -173,17 +177,18 @@ class Channel(Bound):
         self._derived, self.extraction = (spec, input_type), extraction
 
     def move(self, to: str, *, timeout: float = 30.0) -> None:
-        """Third-party derivation: move this channel's filter while events flow.
+        """Move this channel's filter to another place while events flow.
 
-        Returns when the filter runs at the new place. Consumers see every event once and in
-        order. Raises UnknownPlace; MoveFailed, where the filter stays, or the switch-over is
-        overdue after `timeout` seconds, or a party was lost amid it and the filter goes on
-        elsewhere: the message says which, and who is waited for, or where.
+        Returns when the filter runs at the new place. Consumers see every event once and in order.
+
+        Raises UnknownPlace and MoveFailed. The message says whether the filter stays where it was;
+        or the switch-over is overdue after `timeout` seconds, and which processes it waits for; or
+        a process was lost during it, and where the filter goes on.
         """
         self._membership.move(self.name, to, timeout)
 
     def close(self) -> None:
-        """End the channel and all that is derived from it, behind what was published."""
+        """End the channel and all that is derived from it, after what was published."""
         self._membership.close_channel(CloseChannel(self.name))
 
     @property

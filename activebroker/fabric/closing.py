@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with` block, and how long that may take."""
+"""Objects that are closed at the end of a `with` block, and how long closing may take."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from typing import Self
 from activebroker.core.errors import ActiveBrokerError
 
 log = logging.getLogger(__name__)
-CLOSING = 10.0  # seconds that it takes at most, where nobody takes anything
+CLOSING = 10.0  # seconds that closing takes at most if no consumer takes anything
 _UNTIL = "_activebroker_until"  # of an error: the monotonic time by which all blocks are left
 _deadline: ContextVar[float] = ContextVar("activebroker closing", default=math.inf)
 
 
 def time_left(patience: float) -> float:
-    """`patience`, or what is left for closing if that is less: for every wait in a `close`."""
+    """`patience`, or the time left for closing if that is less. Every wait in a `close` uses it."""
     return max(0.0, min(patience, deadline() - time.monotonic()))
 
 
 def deadline() -> float:
-    """The monotonic time at which closing has to be done; infinite where there is none."""
+    """The monotonic time at which closing has to be done; infinite if there is no limit."""
     return _deadline.get()
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Let all waits of a block end in so many seconds."""
+    """Let all waits of the block end within so many seconds."""
     token = _deadline.set(min(_deadline.get(), time.monotonic() + seconds))
     try:
         yield
@@ -43,9 +43,9 @@ def within(seconds: float) -> Iterator[None]:
 class Closing(ABC):
     """A context manager that closes itself.
 
-    Where an error, or Ctrl-C, ends the block, that is what comes out of it: closing tries to
-    deliver what was published, but all blocks that the error leaves have `CLOSING` seconds in all,
-    and what goes wrong with them is logged.
+    If an error, or Ctrl-C, ends the block, that is what the block raises. Closing still tries to
+    deliver what was published, but all blocks that the error leaves share `CLOSING` seconds, and
+    errors of closing are only logged.
     """
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Closing(ABC):
 
 
 class Publishing(Closing):
-    """What it has published is taken by others, which have to be closed before it is."""
+    """Has published events that other objects take; those are closed first."""
 
     @abstractmethod
     def end(self) -> None:
@@ -89,7 +89,7 @@ class Publishing(Closing):
 
 
 def _share(error: BaseException) -> float:
-    """Half of what is left for the blocks that an error leaves: there may be more of them."""
+    """Half of the time left for the blocks that an error leaves: there may be more of them."""
     now = time.monotonic()
     until: float = error.__dict__.setdefault(_UNTIL, now + CLOSING)
     return max(0.0, (until - now) / 2)

@@ -26,16 +26,19 @@ from activebroker.protocol.messages import OpenChannel, TellStory
 from derivation.balance import Balance, Policy
 
 log = logging.getLogger(__name__)
-LEASE = 60.0  # seconds that a derived channel lives without its owner or anybody who takes it
+LEASE = 60.0  # seconds that a derived channel lives without its owner and without consumers
 
 
 class Fabric(Closing, Bound):
-    """`Fabric()` is embedded: all of it runs in this process, without sockets or servers.
+    """The connected brokers and processes. Use it as a context manager, or call `close`.
+
+    `Fabric()` is embedded: all of it runs in this process, without sockets or servers.
+    `connect(address)` joins a fabric that runs elsewhere, and `ray_deploy.RayFabric` starts one on
+    a Ray cluster; all three have the same methods.
 
     `brokers` are names of places where filters can run; in an embedded fabric each is a thread.
-    `lease`: seconds that a channel derived here lives without this process or anybody who takes it.
-    `connect(address)` joins a fabric that runs elsewhere, `ray_deploy.RayFabric` starts one on a
-    Ray cluster; all three have the same methods. Use it as a context manager, or call `close`.
+    `lease` is how many seconds a channel derived here lives without this process and without
+    consumers.
     """
 
     def __init__(
@@ -57,16 +60,17 @@ class Fabric(Closing, Bound):
 
     @property
     def address(self) -> str | None:
-        """Where other processes join, by `connect(address, key)`; None for an embedded fabric."""
+        """The address for `connect(address, key)`; None for an embedded fabric."""
         return self._membership.address
 
     def channel(self, name: str, type: type | pa.Schema | None = None) -> Channel:
         """Open a channel; it is created with the first type given.
 
         `type` is a dataclass, a `pyarrow.Schema`, or `object` for any picklable content. Without it
-        the channel must exist. Processes may have several versions of a class, where all fields
-        that they do not share have defaults: events come with the reader's fields. Raises
-        UnknownChannel, ChannelTypeConflict, EventTypeError, Closed.
+        the channel must exist. Processes may have different versions of a class, if all fields that
+        these do not share have defaults; events come with the fields of the reader's version.
+
+        Raises UnknownChannel, ChannelTypeConflict, EventTypeError, Closed.
         """
         event_type: EventType | None = None
         if type is not None:
@@ -75,7 +79,7 @@ class Fabric(Closing, Bound):
         opening = OpenChannel(name, None if event_type is None else describe(event_type))
         channel = Channel(self._membership, *self._membership.open_channel(opening))
         if event_type is not None and event_type != channel.type:
-            channel.type = event_type  # another version of it
+            channel.type = event_type  # this process's version
         return channel
 
     def status(self, *, timeout: float = PATIENCE) -> dict[str, Any]:
@@ -84,29 +88,32 @@ class Fabric(Closing, Bound):
         return status
 
     def story(self, channel: Channel | str) -> dict[str, Any]:
-        """How the last move or offload of a channel, or one of its name, went or goes, as plain
-        data.
+        """How the last move or offload of a channel, or of an earlier one of its name, went or
+        goes, as plain data.
 
-        `lines` tell in order what each party was told, at which second of it (`at`), and what it
-        did; `silent` names the parties that could not be asked, and why: a process that is gone
+        `lines` say in order what each process was told, at which second of the move (`at`), and
+        what it did. `silent` has the processes that did not answer, and why: a process that is gone
         takes its part of the story with it.
 
-        Raises UnknownChannel where the channel is none of those that moved last.
+        Raises UnknownChannel if no recent move of the channel is known.
         """
         name = channel.name if isinstance(channel, Channel) else channel
         story: dict[str, Any] = msgspec.to_builtins(self._membership.request(TellStory(name)))
         return story
 
     def split(self, broker: str, *, to: str, timeout: float = 30.0) -> list[str]:
-        """Move filters from one broker to another while events flow, so that half the work goes.
+        """Move filters from one broker to another while events flow, so that half the work moves.
 
-        Those that were placed at `broker` move one after the other, dependants first, with what
-        runs beside them at "supplier". Their work is what they have done since they came there;
-        where none has done anything, all count the same. Returns the names of the channels that
-        moved, in order: empty where no move would help, as with a single filter.
+        Filters that were placed at `broker` move one after the other, dependants first, with the
+        filters that run beside them at "supplier". Their work is what they have done since they
+        came there; if none has done anything, all count the same. `timeout` is for each move, as in
+        `Channel.move`.
 
-        Raises UnknownPlace; MoveFailed where a move fails, which is the last one then: the message
-        says which channels had moved and which were left. `timeout`: of each, as of `move`.
+        Returns the names of the channels that moved, in order. The list is empty if no move would
+        help, as with a single filter.
+
+        Raises UnknownPlace, and MoveFailed if a move fails; then no others follow, and the message
+        says which channels had moved and which were left.
         """
         moves = split_moves(self._membership.status(), broker, to)
         moved: dict[str, None] = {}  # some move twice
@@ -129,21 +136,23 @@ class Fabric(Closing, Bound):
     ) -> Balancing:
         """Let filters move between brokers by themselves until the `with` block ends.
 
-        Every `period` seconds the policy is told what each broker's filters ask for, and what it
+        Every `period` seconds the policy is given the load of each broker's filters, and what it
         decides is carried out while events flow. The default, `Balance()`, relieves brokers whose
-        filters take more than 0.8 of a CPU, and empties idle ones. One process of a fabric at a
-        time should do it. `timeout`: of each move, as of `move`. Raises ValueError, TypeError.
+        filters take more than 0.8 of a CPU, and empties idle ones. Only one process of a fabric
+        should balance it at a time. `timeout` is for each move, as in `Channel.move`.
+
+        Raises ValueError, TypeError.
         """
         balancing = Balancing(self._membership, policy or Balance(), period, timeout)
         self._balancings.append(balancing)
         return balancing
 
     def close(self) -> None:
-        """Deliver what was published, then end every thread, socket and process of ours.
+        """Deliver what was published, then end all threads, sockets and processes of this fabric.
 
-        Waits while consumers take something; where they do not, it takes 10 seconds at most. Raises
-        what a callback has raised, and what a supplier's `close` raises where events were lost,
-        after all else has ended.
+        Waits while consumers take something; if they do not, it takes at most 10 seconds. When all
+        has ended, it raises what a callback has raised, or what a supplier's `close` has raised if
+        events were lost.
         """
         try:
             self._membership.close(self._balancings)
@@ -173,15 +182,16 @@ def connect(
 ) -> Fabric:
     """Join a running fabric at `tcp://host:port`, the address of any of its brokers.
 
-    `key` is the fabric's key; on this machine the user's own key file serves without one.
-    `name` is this process's name in the fabric. `listen=False` where others cannot dial this
-    process (a device behind a NAT): it then dials them. `lease`: seconds that a channel derived
-    here lives when this process is gone and nobody takes it.
+    `key` is the fabric's key; for a fabric on this machine, the default is the user's key file.
+    `name` is this process's name in the fabric. With `listen=False` this process dials the others,
+    which cannot dial it (a device behind a NAT). `lease` is how many seconds a channel derived here
+    lives without this process and without consumers.
 
-    `reconnect`: when the fabric is lost (its broker restarts, the network is cut, the machine
-    sleeps), it is joined again as soon as that can be; until then publishing and iterating wait.
-    Suppliers, subscriptions and derivations go on, filters with a new state. Without it they raise
-    Unreachable.
+    With `reconnect`, this process joins the fabric again when it has lost it (because its broker
+    restarts, the network is cut, or the machine sleeps). Until then publishing and iterating wait.
+    Suppliers, subscriptions and derived channels go on; filters start with a new state. Without
+    `reconnect` they raise Unreachable.
+
     Raises Unreachable, AccessDenied, NameTaken.
     """
     host = JoinedHost(address, key, name=name, listen=listen)

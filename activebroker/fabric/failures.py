@@ -20,7 +20,7 @@ class FailureLog:
         self._kept: deque[Failure] = deque(maxlen=KEPT)
 
     def __len__(self) -> int:
-        """How many events were lost, kept here or not."""
+        """How many events were lost, including failures that are not kept."""
         return self._count
 
     def __bool__(self) -> bool:
@@ -32,7 +32,7 @@ class FailureLog:
             return iter(list(self._kept))
 
     def wait(self, count: int, patience: float = 10.0) -> bool:
-        """Wait until at least `count` events were lost; False if they were not in time."""
+        """Wait until at least `count` events were lost; False if that takes too long."""
         with self._lock:
             return self._lock.wait_for(lambda: self._count >= count, patience)
 

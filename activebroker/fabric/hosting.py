@@ -1,4 +1,4 @@
-"""What a fabric runs on: how this process's node, and brokers, are started."""
+"""Starts what a fabric runs on: this process's node, and brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from activebroker.transport import (
 
 OnFailures = Callable[[FailuresReported], None]
 PATIENCE = 10.0  # seconds to reach a fabric
-JOINING = 60.0  # seconds that its directory may take: it may be waiting for one that is frozen
+JOINING = 60.0  # seconds for its directory to answer: it may wait for a frozen process
 LOCAL = "local"  # the node of an embedded fabric
 
 
@@ -38,20 +38,21 @@ class Host(Protocol):
 
     @property
     def address(self) -> str | None:
-        """Where other processes join; None where none can."""
+        """The address where other processes join; None if none can."""
         ...
 
     def open(self, on_failures: OnFailures, succession: Succession | None = None) -> Runtime:
-        """Start, join, and return this process's node; one that departs, with a `succession`."""
+        """Start this process's node, join, and return it. With a `succession`, the node departs
+        when it loses its fabric."""
         ...
 
     def close(self) -> None:
-        """End everything that `open` started, but for the node it returned."""
+        """End everything that `open` has started, except the node that it returned."""
         ...
 
 
 class EmbeddedHost:
-    """Everything in this process: no sockets, no server. The node keeps the directory."""
+    """A fabric in this process: no sockets, no server. This process's node has the directory."""
 
     def __init__(self, brokers: Iterable[str]) -> None:
         self.signing_key = secrets.token_bytes(32)
@@ -100,7 +101,7 @@ class EmbeddedHost:
 class JoinedHost:
     """A node in a fabric that runs elsewhere, reached at the address of any of its brokers.
 
-    `listen` False: this process cannot be dialled (it sits behind a NAT); it dials all others.
+    Without `listen`, this process cannot be dialled (it is behind a NAT) and dials all others.
     """
 
     def __init__(
@@ -142,12 +143,15 @@ def serve(
 ) -> Runtime:
     """Start a broker that listens at `listen`; its address is `runtime.transport.address`.
 
-    The first broker of a fabric keeps its directory; others join it by `join_address`. A broker
-    that listens at 0.0.0.0 tells others the address by which this machine reaches the network.
-    It takes the place of one of its name that has died, as that one does not answer; with
-    `replace`, also of one that lives, which is taken for lost; where this process has borne the
-    name before (`again`), a living one has longer to answer. `budget` is that of the fabric's
-    recovery, where this is its first broker.
+    The first broker of a fabric has its directory; others join it by `join_address`. A broker that
+    listens at 0.0.0.0 tells others the address from which this machine reaches the network.
+
+    A broker takes the place of an earlier one of its name that does not answer. With `replace` it
+    does so even if that one answers, which is taken for lost. With `again`, which says that this
+    process had the name before, the other one has more time to answer.
+
+    `budget` is for recovery in the fabric; the first broker's counts.
+
     Raises Unreachable, AccessDenied, NameTaken.
     """
     check_name(name)
@@ -183,9 +187,9 @@ def join_fabric(
     on_failures: OnFailures = lambda report: None,
     succession: Succession | None = None,
 ) -> Runtime:
-    """Start a node and join the fabric of the broker at `address`; for `replace` and `again` see
+    """Start a node and join the fabric of the broker at `address`. `replace`, `again`: see
     `serve`."""
-    warm_up()  # before the name is claimed: until this node joins, others may get it
+    warm_up()  # before the name is claimed: until this node joins, another may get it
     again = again or (succession is not None and bool(succession.before.reason))
     hello = probe(address, key, PATIENCE, Claim(name, replace, again))
     if hello.refusal is not None:
@@ -215,8 +219,8 @@ def join_fabric(
 
 
 def check_name(name: str) -> None:
-    """Raise InvalidName where a broker's name is none, NameTaken where it would mean something else
-    as a place."""
+    """Raise InvalidName for a bad name of a broker, NameTaken for one with another meaning as a
+    place."""
     check_text(name, "a broker's name")
     if name in FIXED_PLACES:
         raise NameTaken(
@@ -232,15 +236,15 @@ def join(
 
 
 def leave(runtime: Runtime, patience: float) -> None:
-    """Tell the directory; what this node had ends in good order."""
+    """Leave the fabric: the directory ends what this node had, in order."""
     runtime.request(Leave(runtime.name), patience)
 
 
 def engines(key: bytes) -> dict[str, MakeRunner]:
-    """What a node can run filters on."""
+    """The engines on which a node can run filters."""
 
     def spark_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
-        from activebroker.spark import SparkRunner  # only where it is used: it needs an extra
+        from activebroker.spark import SparkRunner  # only when used: it needs an extra
 
         return SparkRunner(payload, envelope, channel=channel, key=key)
 
@@ -248,7 +252,7 @@ def engines(key: bytes) -> dict[str, MakeRunner]:
 
 
 def _advertised(address: str) -> str:
-    """Where others can dial a node that listens at `address`."""
+    """The address at which others can dial a node that listens at `address`."""
     parts = urlsplit(address)
     if parts.hostname != "0.0.0.0":
         return address
@@ -256,9 +260,9 @@ def _advertised(address: str) -> str:
 
 
 def _outward(host: str = "192.0.2.1", port: int = 9) -> str:
-    """The address of this machine from which `host` is reached, by default the world.
+    """The address of this machine from which it reaches `host`, by default any host outside.
 
-    A datagram socket that is connected picks it; nothing is sent.
+    A connected datagram socket chooses it; nothing is sent.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as chooser:
         try:
@@ -269,7 +273,7 @@ def _outward(host: str = "192.0.2.1", port: int = 9) -> str:
 
 
 def _local_host(address: str) -> str:
-    """The address of this machine from which `address` is reached."""
+    """The address of this machine from which it reaches `address`."""
     if is_loopback(address):
         return "127.0.0.1"
     parts = urlsplit(address)

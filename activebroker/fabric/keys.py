@@ -1,8 +1,8 @@
 """Where a fabric's key comes from.
 
-A key given is used as it is. Else the environment variable ACTIVEBROKER_KEY, else the user's own
-key file, which is made on first use and refused when others than that user can read it: so a fabric
-on one machine is closed to other users without any configuration.
+It is the key that the caller gives, or that of the environment variable ACTIVEBROKER_KEY, or that
+in the user's key file. The file is made on first use, and refused if other users can read it. So a
+fabric on one machine is closed to other users without any configuration.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _ELSE = (
 def find_key(key: str | None = None, *, address: str) -> str:
     """The key to use with a fabric at `address`.
 
-    Raises AccessDenied where the address is beyond this machine and no key was given, or the key
-    file is of no use; Unreachable where it cannot be told.
+    Raises AccessDenied if the address is not on this machine and no key was given, or if the key
+    file cannot be used; Unreachable if the address makes no sense.
     """
     if key := key or os.environ.get(VARIABLE):
         return key
@@ -45,7 +45,7 @@ def find_key(key: str | None = None, *, address: str) -> str:
 def user_key() -> str:
     """The key in the user's key file, which is made if it is missing.
 
-    Raises AccessDenied where there can be none, or others than the user may know it.
+    Raises AccessDenied if the file cannot be made or read, or if other users may know the key.
     """
     path = _key_file()
     try:
@@ -97,7 +97,7 @@ def _make(path: Path) -> None:
         with os.fdopen(descriptor, "w") as file:
             file.write(generate_key() + "\n")
         with contextlib.suppress(FileExistsError):
-            os.link(fresh, path)  # whoever was first decides
+            os.link(fresh, path)  # the first process decides
     finally:
         fresh.unlink()
 
@@ -110,7 +110,7 @@ def signing_key(key: str) -> bytes:
 def is_loopback(address: str) -> bool:
     """Whether `tcp://host:port` is reachable from this machine only.
 
-    Raises Unreachable for anything else.
+    Raises Unreachable for an address of another form.
     """
     host = host_of(address)
     try:

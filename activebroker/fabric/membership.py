@@ -1,4 +1,4 @@
-"""A process's membership of a fabric: its node there, and what the user's objects ask of it."""
+"""A process's membership of a fabric: its node, and the requests of the user's objects."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from activebroker.runtime import EventQueue, PublishBuffer, Runtime, Succession
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 C = TypeVar("C", bound=Closing)
-NAMES = ("name", "channel", "supplier", "at", "to")  # in requests: what users give as such
-PATIENCE = 60.0  # seconds that the directory may take to answer: a move may be before us
-BLAME = 5.0  # seconds more, for it to find out who holds a move up
+NAMES = ("name", "channel", "supplier", "at", "to")  # fields of requests with names from users
+PATIENCE = 60.0  # seconds for the directory to answer: a move may come first
+BLAME = 5.0  # seconds more, for the directory to find out which processes hold up a move
 PUBLISHING = 60.0  # seconds that a publisher waits for slow consumers
 
 
 class Described(NamedTuple):
-    """The same with the type as this process has it."""
+    """A `ChannelInfo` with the type as this process has it."""
 
     name: str
     type: EventType
@@ -63,9 +63,9 @@ class Described(NamedTuple):
 
 
 class Membership:
-    """Knows what this process has in the fabric, and lays it there again where it joins anew.
+    """Knows what this process has in the fabric, and makes it there again after joining again.
 
-    The user's fabric, channels, suppliers and subscriptions share one.
+    The user's fabric, channels, suppliers and subscriptions share one membership.
     """
 
     def __init__(self, host: Host, lease: float, reconnect: bool) -> None:
@@ -94,7 +94,7 @@ class Membership:
 
     @property
     def address(self) -> str | None:
-        """Where other processes join, by `connect(address, key)`; None for an embedded fabric."""
+        """The address for `connect(address, key)`; None for an embedded fabric."""
         return self._host.address
 
     def status(self, timeout: float = PATIENCE) -> Status:
@@ -144,8 +144,8 @@ class Membership:
         return Described(info.name, self._runtime.registry.resolve(info.type), info.parent)
 
     def derive_elsewhere(self, body: Move | Offload) -> None:
-        """Carry out a third-party derivation, of which each phase has its patience."""
-        with self.steady():  # not anew: it may have been carried out
+        """Ask for a move or an offload; each of its two phases may take the request's patience."""
+        with self.steady():  # not repeated on another node: it may have been carried out
             self._request(body, 2 * body.patience + BLAME)
 
     def move(self, channel: str, to: str, timeout: float) -> None:
@@ -180,8 +180,8 @@ class Membership:
         self._program.suppliers[id(buffer)] = buffer
 
     def flush(self, buffer: PublishBuffer, patience: float) -> None:
-        """Wait until what was published is on its way, also to those who are on their way back
-        into the fabric, and were served from here."""
+        """Wait until what was published is on its way, also to subscribers that are about to come
+        back into the fabric."""
         buffer.flush(patience, deadline())
         if self._rejoining is not None:
             self._runtime.wait_complete(time_left(patience))
@@ -204,7 +204,7 @@ class Membership:
         return f"{self.node}-{next(self._names)}"
 
     def remember(self, each: C) -> C:
-        """Have something closed with the fabric."""
+        """Close this object with the fabric."""
         self._open[id(each)] = each
         return each
 
@@ -214,11 +214,11 @@ class Membership:
     # --- the end ------------------------------------------------------------------------------
 
     def close(self, first: Iterable[Closing]) -> None:
-        """Deliver what was published, then end every thread, socket and process of ours; `first`
-        is closed before all that users have opened. See `Fabric.close`."""
+        """Deliver what was published, then end all threads, sockets and processes of this fabric;
+        see `Fabric.close`. `first` is closed before all that users have opened."""
         if self._closed:
             return
-        if self._runtime.disowned:  # it is the parent's, whose this process is a fork of
+        if self._runtime.disowned:  # it belongs to the process that this one was forked from
             self._closed = True
             return
         failures: list[Exception] = []
@@ -229,7 +229,7 @@ class Membership:
             with within(time_here * 0.2):
                 for each in (*first, *self._open.values()):
                     if isinstance(each, Publishing):
-                        continue  # until consumers have taken what was published
+                        continue  # later, when consumers have taken what was published
                     failure = self._quietly(each.close)
                     if failure is not None and not isinstance(failure, ActiveBrokerError):
                         failures.append(failure)
@@ -253,7 +253,7 @@ class Membership:
             raise failures[0]
 
     def _quietly(self, action: Callable[[], None]) -> Exception | None:
-        """Closing goes on when something fails; the log says so."""
+        """Do a part of closing. If it fails, log and return the error, so that closing goes on."""
         try:
             action()
         except (Closed, Unreachable, DeadlineExceeded) as error:
@@ -262,18 +262,18 @@ class Membership:
         except ActiveBrokerError as error:
             log.warning("while closing %r: %s", self.node, error)
             return error
-        except Exception as error:  # noqa: BLE001 - a callback's, which was logged
+        except Exception as error:  # noqa: BLE001 - from a callback, and logged there
             return error
         return None
 
     # --- another node (see `rejoining`) -------------------------------------------------------
 
     def steady(self, patience: float = PATIENCE) -> AbstractContextManager[None]:
-        """This process has one and the same node within the block."""
+        """This process has the same node throughout the block."""
         return nullcontext() if self._rejoining is None else self._rejoining.steady(patience)
 
     def steadily(self, operation: Callable[[], T], patience: float = PATIENCE) -> T:
-        """The same for an operation, which begins anew on another node."""
+        """Do an operation on one node; it begins anew if the process gets another node."""
         if self._rejoining is None:
             return operation()
         return self._rejoining.steadily(operation, patience)

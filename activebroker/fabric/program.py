@@ -1,4 +1,4 @@
-"""What this process has in its fabric, so that it can be laid there once more."""
+"""What this process has in its fabric, so that it can be made there again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE = 60.0  # seconds that the directory may take to answer
 
 
 class Program:
-    """Channels, filters, subscriptions and suppliers, as they were asked for."""
+    """The channels, filters, subscriptions and suppliers of this process, as it asked for them."""
 
     def __init__(self) -> None:
         self.suppliers: dict[int, PublishBuffer] = {}
@@ -41,7 +41,7 @@ class Program:
         self._derived[channel] = structs.replace(deriving, name=channel)
 
     def changed(self, channel: str, **how: Any) -> None:
-        """A filter that was derived here is elsewhere, or has other parameters."""
+        """A filter that was derived here has another place, or other parameters."""
         if (known := self._derived.get(channel)) is not None:
             self._derived[channel] = structs.replace(known, **how)
 
@@ -59,9 +59,11 @@ class Program:
             name = self._parents.get(name)
 
     def lay(self, runtime: Runtime) -> None:
-        """Have all of it in the fabric of this runtime. What cannot be had ends with the reason.
+        """Make all of it in the fabric of this runtime. Subscriptions and suppliers that the fabric
+        refuses end with the reason.
 
-        Consumers come before suppliers: so those miss nothing that these publish next.
+        Consumers come before suppliers, so that they miss nothing that is published next.
+
         Raises Unreachable and DeadlineExceeded.
         """
         for opening in self._opened.values():
@@ -78,7 +80,7 @@ class Program:
                 runtime.publish_to(outlet, buffer)
 
     def give_up(self, error: ActiveBrokerError) -> None:
-        """It will not be laid again."""
+        """End everything: it will not be made again."""
         for queue in list(self.subscriptions.values()):
             queue.end(error)
         for buffer in list(self.suppliers.values()):

@@ -1,10 +1,10 @@
-"""Joining a fabric again after it was lost, and laying there what this process had in it.
+"""Joins a fabric again after it was lost, and makes there again what this process had in it.
 
-Its broker may have been restarted, the network cut, the machine asleep. A node that loses its
-fabric departs: what its suppliers have published is brought to those whom it can still reach, and
-nothing more is taken of them. The next node joins under the same name; channels are opened again,
-filters derived, subscriptions made, and then suppliers opened, which first wait for those whom they
-served before. Meanwhile publishing and iterating wait, and so does whatever else is asked.
+The broker may have restarted, the network may have been cut, or the machine may have slept. A node
+that loses its fabric departs: it brings what its suppliers have published to the nodes that it can
+still reach, and takes nothing more from them. The next node joins under the same name. Channels are
+opened again, filters derived, subscriptions made; then suppliers are opened, which first wait for
+the subscribers that they served before. Meanwhile publishing, iterating and all requests wait.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from activebroker.runtime import Runtime, Succession
 
 log = logging.getLogger(__name__)
 
-BUSY = 60.0  # seconds in which whatever was asked of a node that is gone has failed
+BUSY = 60.0  # seconds in which all requests to a node that is gone have failed
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between attempts; each is twice the one before
 T = TypeVar("T")
 _steady: ContextVar[object] = ContextVar("activebroker steady", default=None)
 
 
 class Rejoining:
-    """The runtime of a program, and another one when its node has departed.
+    """Gives a program a runtime, and another one when the node has departed.
 
-    `join(succession)` starts one, `use(runtime)` is told which one it is from now on.
+    `join(succession)` starts a runtime, `use(runtime)` is called with the one to use from now on.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class Rejoining:
         self._state = threading.Condition()
         self._users = 0
         self._reason = ""  # why the program is in no fabric now
-        self._over: Unreachable | None = None  # why it will not be again
-        self._left = Departed("")  # by those before
+        self._over: Unreachable | None = None  # why it will not be in one again
+        self._left = Departed("")  # what the nodes before have left
         self._closed = threading.Event()
         self._runtime = join(Succession(self._registry, self._left, self._departed))
         use(self._runtime)
 
     def steadily(self, operation: Callable[[], T], patience: float) -> T:
-        """What an operation returns, with one and the same runtime; it begins anew where that is
-        lost meanwhile. Raises Unreachable where there is none for `patience` seconds."""
+        """Do an operation with one runtime, and return its result; it begins anew if that runtime
+        is lost meanwhile. Raises Unreachable if there is none for `patience` seconds."""
         if _steady.get() is self:
-            return operation()  # a part of one that begins anew
+            return operation()  # a part of an operation that begins anew as a whole
         end = time.monotonic() + patience
         while True:
             with self.steady(max(0.0, end - time.monotonic())):
@@ -75,8 +75,8 @@ class Rejoining:
 
     @contextmanager
     def steady(self, patience: float) -> Iterator[None]:
-        """The runtime does not change within this block. Raises Unreachable where there is none
-        for `patience` seconds, or why there will be none."""
+        """The runtime does not change within this block. Raises Unreachable if there is none for
+        `patience` seconds, or if there will be none any more."""
         if _steady.get() is self:
             yield
             return
@@ -96,12 +96,12 @@ class Rejoining:
                 self._state.notify_all()
 
     def _wait_for_departure(self) -> None:
-        """An orphan departs, if only when what was under way has come: not in no time."""
+        """Wait for a node without fabric to depart, which takes as long as events are under way."""
         with self._state:
             self._state.wait_for(lambda: self._reason or not self._runtime.orphaned, DEPARTURE + 1)
 
     def close(self, patience: float) -> None:
-        """Wait for so many seconds to be in the fabric, if that is so; then try no more."""
+        """Wait for at most so many seconds until the program is in the fabric; then try no more."""
         with self._state:
             self._state.wait_for(lambda: not self._reason or self._over, patience)
         self._closed.set()
@@ -112,8 +112,8 @@ class Rejoining:
         with self._state:
             self._left = self._left.then(left) if self._reason else left
             if self._reason:
-                return  # amid an attempt, which sees it
-            self._reason = left.reason.removesuffix(" Connect again.")  # as it does by itself
+                return  # during an attempt, which sees it
+            self._reason = left.reason.removesuffix(" Connect again.")  # it does so by itself
             self._state.notify_all()
         log.warning("%s This process joins again.", self._reason)
         threading.Thread(target=self._rejoin, name="activebroker rejoining", daemon=True).start()

@@ -17,25 +17,28 @@ from activebroker.protocol.messages import Unsubscribe
 from activebroker.runtime import EventQueue, turn
 
 log = logging.getLogger(__name__)
-TURN = 64  # events that an event loop's coroutines take before others of it have their turn
-SAMPLES = 10  # rows of a batch that are shown where they are no events
+TURN = 64  # events that woken coroutines take together before others of their loop get a turn
+SAMPLES = 10  # rows of a batch that are shown if they cannot be decoded
 
 
 class Subscription(Closing, Bound):
-    """Get it from `channel.subscribe()`.
+    """A consumer's own place in a channel. Get it from `channel.subscribe()`.
 
-    Iterate over events, or over `batches()`, with `for` or `async for`. The subscription keeps its
-    place: an iteration that is stopped, cancelled or timed out takes nothing with it, and the next
-    one goes on after it. Threads and coroutines may share a subscription; each event goes to one.
+    Iterate over events, or over `batches()`, with `for` or `async for`. The subscription remembers
+    its place: an iteration that is stopped, cancelled or timed out loses no event, and the next
+    iteration goes on from there. Threads and coroutines may share a subscription; each event goes
+    to one of them.
 
     Iteration ends when the channel was closed, or when you closed the subscription or the fabric.
-    Whatever else ends the stream raises, each time one asks: Unreachable where what fed it, or this
-    process's node, was lost; FilterStopped; SlowConsumer. What had come before is handed out first.
-    `timeout` is the longest wait for the next event, in seconds, after which iteration raises
-    DeadlineExceeded, and can go on; None waits as long as the fabric lives.
+    If the stream ends for another reason, each iteration raises that reason, after the events that
+    have come: Unreachable if what fed the subscription, or this process's node, was lost;
+    FilterStopped; SlowConsumer.
 
-    `errors` counts and shows the events that are lost since they cannot be decoded in this process,
-    for want of their class say; the others go on.
+    `timeout` is the longest wait for the next event, in seconds. After it iteration raises
+    DeadlineExceeded, and can go on. None waits as long as the fabric lives.
+
+    `errors` counts and shows the events that are lost because this process cannot decode them, for
+    example without their class; the others are not affected.
     """
 
     def __init__(
@@ -67,14 +70,14 @@ class Subscription(Closing, Bound):
         return self._queue.dropped
 
     def batches(self) -> Batches:
-        """The batches as they come: `batch.columns` is a pyarrow RecordBatch. The first is what is
-        left of one whose events were taken in part."""
+        """The batches as they come: `batch.columns` is a pyarrow RecordBatch. If events were taken
+        before, the first one is what is left of their batch."""
         return Batches(self)
 
     def __iter__(self) -> Iterator[Event]:
         queue = self._queue
         while True:
-            yield from queue.rows  # those that are not taken stay there
+            yield from queue.rows  # rows that are not taken stay there
             if not queue.fetch() and not queue.wait(self.timeout):
                 return
 
@@ -82,7 +85,7 @@ class Subscription(Closing, Bound):
         return self
 
     async def __anext__(self) -> Event:
-        # Between a wait, which may be cancelled, and the return of an event nothing is taken.
+        # A wait may be cancelled: an event is taken only right before it is returned.
         queue = self._queue
         while (event := next(queue.rows, None)) is None:
             if queue.fetch(turn(TURN)):
@@ -102,8 +105,8 @@ class Subscription(Closing, Bound):
             self._calling.join(timeout)
 
     def close(self) -> None:
-        """Take no more events; what has come can still be iterated over. Raises what the callback
-        raised, if it did."""
+        """Take no more events; those that have come can still be iterated over. Raises what the
+        callback has raised, if it has."""
         if not self._closed:
             self._closed, over = True, self._queue.complete
             self._membership.forget(self)

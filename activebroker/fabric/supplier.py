@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 
 class Supplier(Publishing, Bound):
-    """Get it from `channel.supplier(name)`. Its events arrive in order, each exactly once."""
+    """Puts events into a channel; they arrive in order, each exactly once. Get it from
+    `channel.supplier(name)`."""
 
     def __init__(
         self, membership: Membership, channel: str, name: str, buffer: PublishBuffer
@@ -36,10 +37,10 @@ class Supplier(Publishing, Bound):
     def publish(self, content: Any, timeout: float = PUBLISHING) -> None:
         """Publish one event.
 
-        Waits while consumers do not keep up. Raises EventRefused where the content does not fit
-        the channel's type, or one before it could not be encoded; DeadlineExceeded once nothing was
-        taken for `timeout` seconds; Closed; Unreachable where the fabric is gone, which says how
-        many events were not acknowledged.
+        Waits while consumers do not keep up. Raises EventRefused if the content does not fit the
+        channel's type, or an earlier content could not be encoded; DeadlineExceeded once nothing
+        was taken for `timeout` seconds; Closed; and Unreachable if the fabric is gone, with the
+        number of events that were not acknowledged.
         """
         self._buffer.put(content, timeout)
 
@@ -54,12 +55,13 @@ class Supplier(Publishing, Bound):
     def offload(
         self, to: str, consumers: Iterable[str] | None = None, timeout: float = 30.0
     ) -> None:
-        """Hand the fan-out to a broker: from now on it gets each event once and serves the
-        consumers; none of them notices.
+        """Hand the fan-out to a broker: from now on the broker gets each event once and serves the
+        consumers, which do not notice.
 
-        `consumers` names processes (nodes): only the subscriptions and filters there are handed
-        over, this supplier goes on serving the others and those who come later. Without it all are,
-        and who comes later is served by that broker too.
+        `consumers` are names of processes (nodes): only the subscriptions and filters there are
+        handed over, and this supplier goes on serving the others and later ones. Without it, the
+        broker serves all consumers, and also those that come later.
+
         Raises UnknownPlace (also for a process that this supplier does not serve itself),
         MoveFailed.
         """
@@ -71,16 +73,16 @@ class Supplier(Publishing, Bound):
     def flush(self, timeout: float = PUBLISHING) -> None:
         """Wait until what was published is on its way.
 
-        Raises DeadlineExceeded once nothing was taken for `timeout` seconds, EventRefused and
-        Unreachable where events were lost.
+        Raises DeadlineExceeded once nothing was taken for `timeout` seconds, and EventRefused or
+        Unreachable if events were lost.
         """
         self._membership.flush(self._buffer, timeout)
 
     def close(self) -> None:
         """End this supplier's stream after what it has published.
 
-        Waits while that is taken. Raises as `flush`: DeadlineExceeded once nothing was taken for
-        10 seconds; what was published still follows then, as long as the fabric is open.
+        Waits until its events are taken. Raises as `flush` does: DeadlineExceeded once nothing was
+        taken for 10 seconds; the events are still delivered then, as long as the fabric is open.
         """
         if self._closed:
             return
@@ -88,7 +90,7 @@ class Supplier(Publishing, Bound):
         self.end()
         try:
             self._close(CloseSupplier(self.channel, self.name))
-        finally:  # until then it goes on where its fabric is joined again
+        finally:  # until then, it is opened again if its fabric is joined again
             self._membership.forget(self)
             self._membership.publish_no_more(self._buffer)
 
@@ -101,7 +103,7 @@ class Supplier(Publishing, Bound):
         try:
             self._membership.request(end, CLOSING)
         except (Closed, Unreachable) as error:
-            self._buffer.flush(0.0)  # raises unless all that it has published has arrived
+            self._buffer.flush(0.0)  # raises unless all its events have arrived
             log.info("supplier %r was closed without an answer: %s", self.name, error)
 
     def end(self) -> None:
