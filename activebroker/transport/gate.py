@@ -13,11 +13,10 @@ from typing import Any
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import parse_monitor_message
 
 from activebroker.transport.complaints import Complaints
 from activebroker.transport.newcomers import TOO_MANY, Newcomers, most
-from activebroker.transport.watching import is_readable
+from activebroker.transport.watching import is_readable, told_by
 
 log = logging.getLogger(__name__)
 DOMAIN = b"activebroker"
@@ -101,10 +100,10 @@ class Gate:
     def _follow(self) -> None:
         """See who comes and goes, and cut those that are too many."""
         while is_readable(self._connections):
-            told = parse_monitor_message(self._connections.recv_multipart())
-            if told["event"] == zmq.Event.ACCEPTED:
-                self._newcomers.came(int(told["value"]))
+            event, descriptor = told_by(self._connections)
+            if event == zmq.Event.ACCEPTED:
+                self._newcomers.came(descriptor)
             else:
-                self._newcomers.closed(int(told["value"]))
+                self._newcomers.closed(descriptor)
         if cut := self._newcomers.make_room():
             self._complaints.say("room", f"{cut} connections to port {self.port} were {TOO_MANY}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import select
 import selectors
 import socket
+import struct
 from typing import Any
 
 import zmq
@@ -124,6 +125,13 @@ class _Epoll:
 
     def close(self) -> None:
         self._epoll.close()
+
+
+def told_by(monitor: Source) -> tuple[int, int]:
+    """The event and the value of a monitor's message. `zmq.utils.monitor` has this too, but imports
+    asyncio, which takes long where the program does not."""
+    event, value = struct.unpack("=Hi", monitor.recv_multipart()[0])
+    return event, value
 
 
 def is_readable(source: Source) -> bool:

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from activebroker.core.decoding import UNDECODABLE
 from activebroker.core.errors import AccessDenied, ProtocolError, Unreachable
@@ -30,7 +29,7 @@ from activebroker.transport.newcomers import Newcomers
 from activebroker.transport.pieces import MARK, WHOLE, Cutter, Joiner
 from activebroker.transport.same_machine import own_socket, peer_socket
 from activebroker.transport.unix import UnixSockets
-from activebroker.transport.watching import Watch, is_readable
+from activebroker.transport.watching import Watch, is_readable, told_by
 from activebroker.transport.wire import Malformed
 
 log = logging.getLogger(__name__)
@@ -368,7 +367,7 @@ def probe(address: str, key: str, patience: float, claim: Claim | None = None) -
                 return _hello(dealer.recv(), address)
             if monitor not in ready:
                 continue
-            event = parse_monitor_message(monitor.recv_multipart())["event"]
+            event, _ = told_by(monitor)
             if event == HANDSHAKEN:
                 asked = True
             elif event & REFUSED:
