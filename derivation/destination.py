@@ -83,12 +83,12 @@ class Destination(Machine):
 
     def _loaded(self, _: Loaded, __: float) -> list[Effect]:
         self.state = DestinationState.PREPARED
-        prepared = Send(self.plan.initiator, Prepared(self.plan.derivation, self.here))
+        prepared = Send(self.plan.initiator, Prepared(self.plan.move, self.here))
         return [prepared, *self._start_when_complete()]
 
     def _load_failed(self, input: LoadFailed, _: float) -> list[Effect]:
         self.state = DestinationState.CANCELLED
-        refused = Refused(self.plan.derivation, self.here, input.reason)
+        refused = Refused(self.plan.move, self.here, input.reason)
         return [Send(self.plan.initiator, refused), RemoveFilter()]
 
     def _hand_over(self, input: HandOver[Any], _: float) -> list[Effect]:
@@ -124,7 +124,7 @@ class Destination(Machine):
         if self._marks:
             return []
         self.state = DestinationState.COMPLETED
-        return [Send(self.plan.initiator, Started(self.plan.derivation, self.here))]
+        return [Send(self.plan.initiator, Started(self.plan.move, self.here))]
 
     def _stop(self, error: Error) -> list[Effect]:
         self._marks.clear()  # what they bring has nowhere to go
@@ -136,7 +136,7 @@ class Destination(Machine):
             return self._report_when_complete()
         if self._hand_overs.get(input.party, input) is None:
             reason = f"{input.party!r} was lost, and the filter's state with it"
-            return [Send(self.plan.initiator, Refused(self.plan.derivation, self.here, reason))]
+            return [Send(self.plan.initiator, Refused(self.plan.move, self.here, reason))]
         return self._start_when_complete()
 
     def _cancel(self, _: Cancel, __: float) -> list[Effect]:

@@ -97,11 +97,8 @@ class Initiator(Machine):
         self.state = InitiatorState.SWAPPING
         self._waiting = dict.fromkeys(self.plan.destinations)
         return [
-            *(Send(origin, Proceed(self.plan.derivation)) for origin in self.plan.origins),
-            *(
-                Send(swap.source, RequestSwap(self.plan.derivation, swap))
-                for swap in self.plan.swaps
-            ),
+            *(Send(origin, Proceed(self.plan.move)) for origin in self.plan.origins),
+            *(Send(swap.source, RequestSwap(self.plan.move, swap)) for swap in self.plan.swaps),
             SetDeadline(now + self.patience),
         ]
 
@@ -116,7 +113,7 @@ class Initiator(Machine):
                 reason = f"no answer from {waiting} within {self.patience:g} s"
         self.state = InitiatorState.ROLLED_BACK
         return [
-            *(Send(party, Cancel(self.plan.derivation)) for party in self._parties()),
+            *(Send(party, Cancel(self.plan.move)) for party in self._parties()),
             CancelDeadline(),
             Finish(Outcome.ROLLED_BACK, reason),
         ]
@@ -140,7 +137,7 @@ class Initiator(Machine):
 
     def _end(self, outcome: Outcome, reason: str = "") -> list[Effect]:
         self.state = InitiatorState[outcome.name]
-        told = (Send(party, End(self.plan.derivation)) for party in self.plan.involved)
+        told = (Send(party, End(self.plan.move)) for party in self.plan.involved)
         return [CancelDeadline(), *told, Finish(outcome, reason)]
 
     def _overdue(self, _: DeadlinePassed, __: float) -> list[Effect]:

@@ -123,7 +123,7 @@ class Origin(Machine):
 
     def _prepared(self) -> list[Effect]:
         self.state = OriginState.AWAITING_ACKS
-        return [Send(self.plan.initiator, Prepared(self.plan.derivation, self.here))]
+        return [Send(self.plan.initiator, Prepared(self.plan.move, self.here))]
 
     def _go(self, _: Proceed, now: float) -> list[Effect]:
         self._proceed = True
@@ -167,7 +167,7 @@ class Origin(Machine):
             for flow in swap.old
         ]
         return HandOver(
-            plan.derivation,
+            plan.move,
             self.here,
             {key: state for key, state in captured.state.items() if goes_there(key)},
             tuple(events for supplier, events in captured.buffer if goes_there(supplier)),

@@ -73,7 +73,7 @@ class Plan:
     its origins, so that they have to save it before they are prepared.
     """
 
-    derivation: int
+    move: int
     channel: str
     initiator: Party
     origins: tuple[Party, ...]
@@ -106,14 +106,14 @@ class Prepare(Message, frozen=True):
 class Prepared(Message, frozen=True):
     """To the initiator: `party` can take its part."""
 
-    derivation: int
+    move: int
     party: Party
 
 
 class Refused(Message, frozen=True):
     """To the initiator: `party` cannot take its part."""
 
-    derivation: int
+    move: int
     party: Party
     reason: str
 
@@ -121,20 +121,20 @@ class Refused(Message, frozen=True):
 class Cancel(Message, frozen=True):
     """Initiator to origins and destinations: forget the derivation; nothing was swapped."""
 
-    derivation: int
+    move: int
 
 
 class RequestSwap(Message, frozen=True):
     """Initiator to a source: phase one."""
 
-    derivation: int
+    move: int
     swap: Swap
 
 
 class Proceed(Message, frozen=True):
     """Initiator to an origin: all are prepared, hand over when the ACKs are in."""
 
-    derivation: int
+    move: int
 
 
 class Ties(msgspec.Struct, frozen=True, array_like=True):
@@ -163,7 +163,7 @@ class HandOver(Message, Generic[Item], frozen=True):
     come, by supplier, with what it took and with what it made.
     """
 
-    derivation: int
+    move: int
     origin: Party
     state: dict[str, bytes]
     buffer: tuple[Item, ...]
@@ -178,14 +178,14 @@ class HandOver(Message, Generic[Item], frozen=True):
 class Started(Message, frozen=True):
     """To the initiator: the filter runs at `party`, and all that feeds it goes there."""
 
-    derivation: int
+    move: int
     party: Party
 
 
 class End(Message, frozen=True):
     """Initiator to all parties: it has come to its end, forget it."""
 
-    derivation: int
+    move: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def third_party_derivation(
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run the scenario in a JSON file instead.")
     ] = None,
-    derivation: Annotated[
+    move: Annotated[
         int | None, typer.Option(help="With --seed or --replay: the story of this one only.")
     ] = None,
     html: Annotated[
@@ -81,8 +81,8 @@ def third_party_derivation(
         raise typer.BadParameter("--seed and --replay exclude each other.")
     if single and (seeds is not None or minutes is not None):
         raise typer.BadParameter("--seeds and --minutes do not go with --seed or --replay.")
-    if derivation is not None and not single:
-        raise typer.BadParameter("--derivation needs --seed or --replay.")
+    if move is not None and not single:
+        raise typer.BadParameter("--move needs --seed or --replay.")
     for path in (html, as_json):
         if path is not None and not path.parent.is_dir():
             raise typer.BadParameter(f"There is no directory {path.parent}.")
@@ -90,7 +90,7 @@ def third_party_derivation(
             raise typer.BadParameter(f"{path} is a directory; expected a file to write.")
     out = console()
     if single:
-        good = _one(out, seed, replay, derivation, html, as_json)
+        good = _one(out, seed, replay, move, html, as_json)
     else:
         limit = seeds or (SEEDS if minutes is None else ENDLESS)
         good = _many(out, range(first, first + limit), jobs, minutes, html, as_json)
@@ -112,7 +112,7 @@ def _one(
     out: Console,
     seed: int | None,
     replay: Path | None,
-    derivation: int | None,
+    move: int | None,
     html: Path | None,
     as_json: Path | None,
 ) -> bool:
@@ -124,7 +124,7 @@ def _one(
 
     scenario = load(replay) if replay is not None else draw(seed or 0)
     outcome = run(scenario)
-    _tell_story(out, outcome, derivation, html)
+    _tell_story(out, outcome, move, html)
     typer.echo()
     _show_violations(outcome.violations, limit=None)
     typer.echo(f"Seed {scenario.seed}, trace {outcome.trace_hash}: {_verdict(outcome)}")
@@ -144,12 +144,12 @@ def _one(
     return not outcome.violations
 
 
-def _tell_story(out: Console, outcome: Outcome, derivation: int | None, html: Path | None) -> None:
+def _tell_story(out: Console, outcome: Outcome, move: int | None, html: Path | None) -> None:
     from activebroker.simulation.diagram import page, story
 
-    typer.echo(story(outcome, derivation, max(out.width, 80)))
+    typer.echo(story(outcome, move, max(out.width, 80)))
     if html is not None:
-        html.write_text(page(outcome, derivation), encoding="utf-8")
+        html.write_text(page(outcome, move), encoding="utf-8")
 
 
 def _verdict(outcome: Outcome) -> str:

@@ -32,7 +32,7 @@ class Checkpoints:
         makes = body.makes
         known = self._graph.made(makes)
         ended = known is None or (isinstance(known, Derived) and known.closed)
-        if not ended or self._queue.migration_of(makes):
+        if not ended or self._queue.move_of(makes):
             self.waiting.setdefault(makes, {})[body.stage] = body
             self.accept(makes)
 
@@ -43,7 +43,7 @@ class Checkpoints:
     def accept(self, name: str) -> None:
         """Accept a checkpoint, unless what its filter made at an earlier place may still be
         lost."""
-        made, moving = self._graph.made(name), self._queue.migration_of(name)
+        made, moving = self._graph.made(name), self._queue.move_of(name)
         if made is None:
             if moving is None:
                 self.forget(name)  # it has ended, or never began
@@ -85,7 +85,7 @@ class Checkpoints:
     def _stay(self, channel: Derived) -> Change:
         """A filter has come to its suppliers, and what it made before is safe: from now on it is
         lost with them."""
-        if channel.closed or not channel.returning or self._queue.migration_of(channel.name):
+        if channel.closed or not channel.returning or self._queue.move_of(channel.name):
             return
         if any(stage.node not in self._context.members for stage in channel.stages.values()):
             return  # it was lost with one of them, and goes on elsewhere

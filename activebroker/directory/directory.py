@@ -2,7 +2,7 @@
 time.
 
 A request becomes a change (see `requests.py`): of the members in `membership.py`, of channels in
-`channels.py`, of where filters run in `derivations.py` and `reconfiguration.py`.
+`channels.py`, of where filters run in `moves.py` and `reconfiguration.py`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from activebroker.directory.channels import Channels
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.context import PATIENCE, Context, Done, Outside
 from activebroker.directory.deaths import Budget
-from activebroker.directory.derivations import Derivations
 from activebroker.directory.endings import Endings
 from activebroker.directory.leases import Leases
 from activebroker.directory.membership import Membership
+from activebroker.directory.moves import Moves
 from activebroker.directory.parts import SUPPLIER, Derived
 from activebroker.directory.placing import Placing
 from activebroker.directory.reconfiguration import reconfigure
@@ -26,7 +26,7 @@ from activebroker.directory.report import report
 from activebroker.directory.requests import (
     Change,
     ChangeEnded,
-    MigrationEnded,
+    MoveEnded,
     Obstacle,
     RequestQueue,
 )
@@ -67,7 +67,7 @@ class Directory:
         self.graph = context.graph
         self.members = context.members
         self._queue = queue = RequestQueue(context)
-        self.migrations = queue.migrations
+        self.moves = queue.moves
         self._stories = Stories(context, queue)
         self._wiring = wiring = Wiring(context)
         self._leases = Leases(context)
@@ -76,8 +76,8 @@ class Directory:
         self._endings = endings = Endings(
             context, wiring, queue, self._checkpoints, self._recoveries
         )
-        self._derivations = Derivations(context, wiring, queue, self._checkpoints, endings)
-        placing = Placing(context, wiring, queue, self._derivations, endings, self._recoveries)
+        self._moves = Moves(context, wiring, queue, self._checkpoints, endings)
+        placing = Placing(context, wiring, queue, self._moves, endings, self._recoveries)
         self._channels = Channels(context, wiring, endings, placing, self._leases)
         self._membership = Membership(context, queue, endings, self._leases)
 
@@ -133,9 +133,9 @@ class Directory:
             case Derive():
                 return self._channels.derive(body)
             case Move():
-                return self._derivations.move(body)
+                return self._moves.move(body)
             case Offload():
-                return self._derivations.offload(body)
+                return self._moves.offload(body)
             case Reconfigure():
                 return reconfigure(self._wiring, body)
 
@@ -164,10 +164,10 @@ class Directory:
             match facts.popleft():
                 case ChangeEnded():
                     self._leases.review()
-                case MigrationEnded(migration, finish, late):
-                    self._stories.ended(migration, finish)
+                case MoveEnded(planned, finish, late):
+                    self._stories.ended(planned, finish)
                     if late:
-                        self._derivations.ended_late(migration, finish)
+                        self._moves.ended_late(planned, finish)
         self._queue.go_on()
         return True
 
@@ -182,9 +182,9 @@ class Directory:
             if name is None or (channel := self.graph.channels.get(name)) is None:
                 return None
             root = channel.root
-            for migration in self._queue.overdue():
-                if migration.channel.root is root:
-                    return f"Channel {migration.plan.channel!r} is still moving"
+            for planned in self._queue.overdue():
+                if planned.channel.root is root:
+                    return f"Channel {planned.plan.channel!r} is still moving"
             whole = isinstance(body, Move | Offload | Reconfigure | CloseChannel)
             relays = (relay.name for relay in self.graph.relays_of(root))
             if whole and any(map(self._recoveries.waits, relays)):
@@ -232,7 +232,7 @@ class Directory:
 
     def answered(self, body: Prepared | Refused | Started) -> None:
         """Take an answer of a party to a move."""
-        self._queue.move_on(body.derivation, body)
+        self._queue.move_on(body.move, body)
 
     def lost(self, node: str) -> None:
         """A member fell silent: all that it had is gone."""

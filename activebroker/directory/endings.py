@@ -236,7 +236,7 @@ class Endings:
     def _lose_filter(self, channel: Derived, node: str) -> Change:
         """A node is gone where a derived channel's filter was, or where an outlet of it retained
         events from before a move."""
-        if (moving := self._queue.migration_of(channel.name)) is not None:
+        if (moving := self._queue.move_of(channel.name)) is not None:
             self._queue.give_up(moving, f"{node!r} was lost")
             return  # it is recovered when that has failed
         yield from self.recover(

@@ -10,8 +10,8 @@ import logging
 
 from activebroker.core.errors import ActiveBrokerError, PayloadRefused
 from activebroker.directory.context import PATIENCE, Context
-from activebroker.directory.derivations import Derivations
 from activebroker.directory.endings import Endings
+from activebroker.directory.moves import Moves
 from activebroker.directory.parts import CONSUMER, SUPPLIER, Channel, Derived
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.requests import Change, RequestQueue
@@ -29,7 +29,7 @@ class Placing:
         context: Context,
         wiring: Wiring,
         queue: RequestQueue,
-        derivations: Derivations,
+        moves: Moves,
         endings: Endings,
         recoveries: Recoveries,
     ) -> None:
@@ -37,7 +37,7 @@ class Placing:
         self._members = context.members
         self._wiring = wiring
         self._queue = queue
-        self._derivations = derivations
+        self._moves = moves
         self._endings = endings
         self._recoveries = recoveries
 
@@ -105,7 +105,7 @@ class Placing:
         at = CONSUMER if node == channel.owner else node
         if channel.stages:
             move = Move(channel.name, at, channel.owner, PATIENCE)
-            yield from self._derivations.move_to(channel, [node], "python", move)
+            yield from self._moves.move_to(channel, [node], "python", move)
             return
         channel.at, channel.checkpoint, channel.fresh = at, None, True
         try:

@@ -1,7 +1,7 @@
 """The queue of requests: changes of the fabric, one at a time, in the order of their requests.
 
 A change is a generator. It yields calls to nodes, or an `Attempt` at some, and is resumed with
-their answers; or it yields a migration, and is resumed with its outcome. So it reads in the order
+their answers; or it yields a move, and is resumed with its outcome. So it reads in the order
 in which things happen.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 from activebroker.directory.context import PATIENCE, Context, Done
-from activebroker.directory.migration import Input, Migration
+from activebroker.directory.planning import Input, PlannedMove
 from activebroker.protocol.messages import CallBody
 from derivation.initiator import Begun, DeadlinePassed, GivenUp
 from derivation.protocol import Finish, Outcome, PartyLost, Prepared, Refused, Started
@@ -35,7 +35,7 @@ class Attempt:
     patience: float = PATIENCE
 
 
-Change = Generator[Calls | Attempt | Migration, Any, Any]
+Change = Generator[Calls | Attempt | PlannedMove, Any, Any]
 Obstacle = Callable[[], str | None]
 
 
@@ -56,19 +56,19 @@ class ChangeEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationEnded:
+class MoveEnded:
     """A move or an offload has ended."""
 
-    migration: Migration
+    planned: PlannedMove
     finish: Finish
     late: bool  # it was overdue, and its change has ended before
 
 
-Fact = ChangeEnded | MigrationEnded
+Fact = ChangeEnded | MoveEnded
 
 
 class RequestQueue:
-    """The changes that wait, the one that is carried out, and the migrations under way."""
+    """The changes that wait, the one that is carried out, and the moves under way."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -76,8 +76,10 @@ class RequestQueue:
         self._happened: deque[Change] = deque()
         self._queue: deque[Waiting] = deque()
         self._busy = False
-        self.migrations: dict[int, Migration] = {}  # by derivation, with those that are overdue
-        self._awaited: tuple[Migration, Done] | None = None  # the one the current change waits for
+        self.moves: dict[int, PlannedMove] = {}  # by derivation, with those that are overdue
+        self._awaited: tuple[PlannedMove, Done] | None = (
+            None  # the one the current change waits for
+        )
 
     def submit(
         self,
@@ -108,35 +110,33 @@ class RequestQueue:
         return behind
 
     def lost(self, node: str) -> None:
-        """A member fell silent: tell the migrations that it takes part in."""
-        for migration in list(self.migrations.values()):
-            if node in migration.plan.involved:
-                self._handle(migration, PartyLost(node))
+        """A member fell silent: tell the moves that it takes part in."""
+        for planned in list(self.moves.values()):
+            if node in planned.plan.involved:
+                self._handle(planned, PartyLost(node))
 
-    def move_on(
-        self, derivation: int, input: Prepared | Refused | Started | DeadlinePassed
-    ) -> None:
-        """Give a migration a message, or its timer."""
-        if (migration := self.migrations.get(derivation)) is not None:
-            self._handle(migration, input)
+    def move_on(self, move: int, input: Prepared | Refused | Started | DeadlinePassed) -> None:
+        """Give a move a message, or its timer."""
+        if (planned := self.moves.get(move)) is not None:
+            self._handle(planned, input)
 
-    def give_up(self, migration: Migration, reason: str) -> None:
-        """Let a migration fail: the filter that it moves has to be recovered."""
-        self._handle(migration, GivenUp(reason))
+    def give_up(self, planned: PlannedMove, reason: str) -> None:
+        """Let a move fail: the filter that it moves has to be recovered."""
+        self._handle(planned, GivenUp(reason))
 
-    def migration_of(self, name: str) -> Migration | None:
-        """The migration of a channel or a relay that is under way, if there is one."""
-        mine = (each for each in self.migrations.values() if each.channel.name == name)
+    def move_of(self, name: str) -> PlannedMove | None:
+        """The move of a channel or a relay that is under way, if there is one."""
+        mine = (each for each in self.moves.values() if each.channel.name == name)
         return next(mine, None)
 
-    def under_way(self) -> list[Migration]:
-        """The migrations that have not ended."""
-        return list(self.migrations.values())
+    def under_way(self) -> list[PlannedMove]:
+        """The moves that have not ended."""
+        return list(self.moves.values())
 
-    def overdue(self) -> list[Migration]:
-        """The migrations under way whose change has ended."""
+    def overdue(self) -> list[PlannedMove]:
+        """The moves under way whose change has ended."""
         awaited = None if self._awaited is None else self._awaited[0]
-        return [each for each in self.migrations.values() if each is not awaited]
+        return [each for each in self.moves.values() if each is not awaited]
 
     def go_on(self) -> None:
         """Carry out the next change without an obstacle, unless the directory has facts to handle
@@ -187,8 +187,8 @@ class RequestQueue:
         else:
             then = partial(self._resume, change, done)
             match step:
-                case Migration():
-                    self.migrations[step.plan.derivation] = step
+                case PlannedMove():
+                    self.moves[step.plan.move] = step
                     self._awaited = step, then
                     self._handle(step, Begun())
                 case Attempt(calls, patience):
@@ -228,15 +228,15 @@ class RequestQueue:
         for index, (node, body) in enumerate(calls):
             self._context.call(node, body, patience, answered(index))
 
-    def _handle(self, migration: Migration, input: Input) -> None:
-        finish = migration.handle(input, self._context)
+    def _handle(self, planned: PlannedMove, input: Input) -> None:
+        finish = planned.handle(input, self._context)
         if finish is None:
             return
         over = finish.outcome is not Outcome.OVERDUE
-        late = self._awaited is None or self._awaited[0] is not migration
+        late = self._awaited is None or self._awaited[0] is not planned
         if over:
-            del self.migrations[migration.plan.derivation]
-            self.facts.append(MigrationEnded(migration, finish, late))
+            del self.moves[planned.plan.move]
+            self.facts.append(MoveEnded(planned, finish, late))
         if self._awaited is not None and not late:
             (_, then), self._awaited = self._awaited, None
             then(finish, None)

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from activebroker.core.errors import ActiveBrokerError, UnknownChannel, suggestion
 from activebroker.directory.context import Context, Done
-from activebroker.directory.migration import Migration
+from activebroker.directory.planning import PlannedMove
 from activebroker.directory.requests import RequestQueue
 from activebroker.protocol.messages import ReportStory
 from activebroker.protocol.status import EndedMove, MoveStatus
@@ -45,16 +45,16 @@ class Stories:
         self._ended: deque[Told] = deque(maxlen=KEPT)
         self._outcomes: deque[EndedMove] = deque(maxlen=SHOWN)
 
-    def ended(self, migration: Migration, finish: Finish) -> None:
+    def ended(self, planned: PlannedMove, finish: Finish) -> None:
         """Remember how a move went."""
         outcome, reason = finish.outcome.value, finish.reason
         if finish.outcome is not Outcome.COMPLETED:
-            plan = migration.plan
+            plan = planned.plan
             to = ", ".join(plan.destinations)
             log.warning("channel %r: going to %s %s: %s", plan.channel, to, outcome, reason)
-        ended = EndedMove(*self._common(migration), outcome, reason)
+        ended = EndedMove(*self._common(planned), outcome, reason)
         self._outcomes.append(ended)
-        self._ended.append(Told(migration.plan, migration.machine.story(), ended))
+        self._ended.append(Told(planned.plan, planned.machine.story(), ended))
 
     def under_way(self) -> list[MoveStatus]:
         return [self._going(each) for each in self._queue.under_way()]
@@ -100,22 +100,22 @@ class Stories:
             return keep
 
         for party in plan.involved:
-            body = ReportStory(plan.derivation)
+            body = ReportStory(plan.move)
             self._context.call(party, body, PATIENCE, answered(party, self._context.now))
 
-    def _going(self, migration: Migration) -> MoveStatus:
-        machine = migration.machine
+    def _going(self, planned: PlannedMove) -> MoveStatus:
+        machine = planned.machine
         phase = machine.state.name.lower()
-        return MoveStatus(*self._common(migration), phase, list(machine.waiting_for))
+        return MoveStatus(*self._common(planned), phase, list(machine.waiting_for))
 
-    def _common(self, migration: Migration) -> tuple[int, str, list[str], list[str], float]:
-        plan = migration.plan
+    def _common(self, planned: PlannedMove) -> tuple[int, str, list[str], list[str], float]:
+        plan = planned.plan
         return (
-            plan.derivation,
+            plan.move,
             plan.channel,
             list(plan.origins or [swap.source for swap in plan.swaps]),
             list(plan.destinations),
-            self._context.now - migration.machine.story()[0].at,
+            self._context.now - planned.machine.story()[0].at,
         )
 
 

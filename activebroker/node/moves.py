@@ -86,7 +86,7 @@ class Moves:
             case PrepareMove():
                 self._prepare(body)
             case SwapFlows(request, outlet, spec):
-                source = self._sources.setdefault((request.derivation, outlet), Source())
+                source = self._sources.setdefault((request.move, outlet), Source())
                 for effect in source.handle(request, self._context.now):
                     match effect:
                         case protocol.EndFlow(flow):
@@ -97,7 +97,7 @@ class Moves:
             case HandOver():
                 self._hand_over(body, buffers)
             case Proceed():
-                self._at_origin(body.derivation, body)
+                self._at_origin(body.move, body)
             case Cancel() | End():
                 self._end(body)
             case _:
@@ -106,28 +106,28 @@ class Moves:
 
     def loaded(self, stage_id: int, error: str | None) -> bool:
         """A stage's payload was unpacked or refused; False if no move waits for it."""
-        for derivation, at in list(self._destinations.items()):
+        for move, at in list(self._destinations.items()):
             if at.stage.spec.id == stage_id and at.machine.state is DestinationState.LOADING:
                 answer = destination.Loaded() if error is None else destination.LoadFailed(error)
-                self._at_destination(derivation, answer)
+                self._at_destination(move, answer)
                 return True
         return False
 
     def flow_ended(self, stage_id: int, flow: int, lost: bool) -> None:
         """The end marker: a flow into a stage here ended, or its source is `lost`."""
-        for derivation, at in list(self._origins.items()):
+        for move, at in list(self._origins.items()):
             if at.stage.spec.id == stage_id and flow in at.machine.awaited:
-                self._at_origin(derivation, origin.AckReceived(flow, lost))
+                self._at_origin(move, origin.AckReceived(flow, lost))
 
     def flow_opened(self, stage_id: int, flow: int) -> None:
         """The begin marker: a flow into a stage here begins."""
-        for derivation, at in list(self._destinations.items()):
+        for move, at in list(self._destinations.items()):
             if at.stage.spec.id == stage_id:
-                self._at_destination(derivation, destination.MarkReceived(flow))
+                self._at_destination(move, destination.MarkReceived(flow))
 
     def captured(self, stage_id: int, state: dict[str, bytes]) -> None:
         """The filter of a stage has stopped running, and this is its state."""
-        for derivation, at in self._origins_of(stage_id, OriginState.CAPTURING):
+        for move, at in self._origins_of(stage_id, OriginState.CAPTURING):
             stage = at.stage
             buffer, error = stage.take_buffer(), stage.outlet.error or stage.inlet.error
             captured = origin.StateCaptured(
@@ -143,26 +143,26 @@ class Moves:
                     dict(stage.inlet.since),
                 ),
             )
-            self._at_origin(derivation, captured)
+            self._at_origin(move, captured)
 
     def saved(self, stage_id: int) -> None:
         """The filter of a stage can go on elsewhere."""
-        for derivation, _ in self._origins_of(stage_id, OriginState.SAVING):
-            self._at_origin(derivation, origin.FilterSaved())
+        for move, _ in self._origins_of(stage_id, OriginState.SAVING):
+            self._at_origin(move, origin.FilterSaved())
 
     def _origins_of(self, stage_id: int, state: OriginState) -> list[tuple[int, _AtOrigin]]:
         """The moves of a stage that wait in this state. There may be others: after an overdue move,
         or made up by a bad peer."""
         return [
-            (derivation, at)
-            for derivation, at in self._origins.items()
+            (move, at)
+            for move, at in self._origins.items()
             if at.stage.spec.id == stage_id and at.machine.state is state
         ]
 
     def lost(self, peer: str) -> None:
         """A node is gone."""
-        for derivation, at in list(self._destinations.items()):
-            self._at_destination(derivation, protocol.PartyLost(peer))
+        for move, at in list(self._destinations.items()):
+            self._at_destination(move, protocol.PartyLost(peer))
             fed = at.machine.waiting_for or at.stage.inlet.flows
             if at.stage.spec.envelope is None and not fed:
                 # The supplier was lost before it began to feed this relay.
@@ -171,9 +171,9 @@ class Moves:
 
     def abandon(self) -> None:
         """Forget all moves: their initiator is gone."""
-        of_sources = (derivation for derivation, _ in self._sources)
-        for derivation in dict.fromkeys((*self._origins, *self._destinations, *of_sources)):
-            self._forget(derivation)
+        of_sources = (move for move, _ in self._sources)
+        for move in dict.fromkeys((*self._origins, *self._destinations, *of_sources)):
+            self._forget(move)
 
     # --- for the status and stories -----------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Moves:
         """This node's parts in moves: the phase, the nodes it waits for, and what it holds back."""
         return [
             PartStatus(
-                derivation,
+                move,
                 role,
                 at.machine.state.name.lower().replace("_", " "),
                 list(_waits_for(at)),
@@ -189,23 +189,21 @@ class Moves:
                 nbytes,
             )
             for role, table in (("origin", self._origins), ("destination", self._destinations))
-            for derivation, at in table.items()
+            for move, at in table.items()
             for events, nbytes in [at.stage.held()]
         ]
 
-    def story(self, derivation: int) -> list[dict[str, Any]]:
+    def story(self, move: int) -> list[dict[str, Any]]:
         """What happened here in a move that is under way or has ended lately."""
-        return self._stories.get(derivation) or self._tell_story(derivation)
+        return self._stories.get(move) or self._tell_story(move)
 
-    def _tell_story(self, derivation: int) -> list[dict[str, Any]]:
+    def _tell_story(self, move: int) -> list[dict[str, Any]]:
         machines: list[tuple[str, Machine]] = [
-            ("source", source)
-            for (number, _), source in self._sources.items()
-            if number == derivation
+            ("source", source) for (number, _), source in self._sources.items() if number == move
         ]
-        if (old := self._origins.get(derivation)) is not None:
+        if (old := self._origins.get(move)) is not None:
             machines.append(("origin", old.machine))
-        if (new := self._destinations.get(derivation)) is not None:
+        if (new := self._destinations.get(move)) is not None:
             machines.append(("destination", new.machine))
         return [
             {"role": role, "steps": [each._asdict() for each in machine.story()]}
@@ -221,26 +219,24 @@ class Moves:
             stage.outlet.begun = False
             stage.moving = True
             machine = Destination(plan, self._context.here)
-            at = self._destinations[plan.derivation] = _AtDestination(
-                machine, stage, message.outputs
-            )
+            at = self._destinations[plan.move] = _AtDestination(machine, stage, message.outputs)
             if message.stage.envelope is None:
-                self._at_destination(plan.derivation, destination.Loaded())
+                self._at_destination(plan.move, destination.Loaded())
             else:
                 self._context.effects.append(LoadStage(at.stage.spec))
         if message.origin_stage is not None:
             if (old := self._plane.stages.get(message.origin_stage)) is None:
-                refused = Refused(plan.derivation, self._context.here, "its filter has ended")
+                refused = Refused(plan.move, self._context.here, "its filter has ended")
                 self._context.send(plan.initiator, refused, ())
                 return
             old.moving = True
             draining = {flow.id: flow.source for flow in old.inlet.flows.values()}
             leaving = Origin(plan, self._context.here, draining)
-            self._origins[plan.derivation] = _AtOrigin(leaving, old)
-            self._at_origin(plan.derivation, message.prepare)
+            self._origins[plan.move] = _AtOrigin(leaving, old)
+            self._at_origin(plan.move, message.prepare)
             for flow in leaving.awaited:
                 if flow not in old.inlet.flows:  # its source is lost
-                    self._at_origin(plan.derivation, origin.AckReceived(flow, lost=True))
+                    self._at_origin(plan.move, origin.AckReceived(flow, lost=True))
 
     def _hand_over(self, body: HandOver[ChunkHead], buffers: Sequence[Any]) -> None:
         items: tuple[Item, ...] = ()
@@ -251,34 +247,34 @@ class Moves:
             here, there = self._context.here, body.origin
             reason = f"{here!r} cannot read what {there!r} has handed over: {malformed}"
             error = flatten(FilterStopped(reason))
-        self._at_destination(body.derivation, structs.replace(body, buffer=items, error=error))
+        self._at_destination(body.move, structs.replace(body, buffer=items, error=error))
 
     def _end(self, end: Cancel | End) -> None:
-        derivation, cancelled = end.derivation, isinstance(end, Cancel)
-        if cancelled and (at := self._origins.get(derivation)) is not None:
-            self._at_origin(derivation, end)
+        move, cancelled = end.move, isinstance(end, Cancel)
+        if cancelled and (at := self._origins.get(move)) is not None:
+            self._at_origin(move, end)
             at.stage.moving = False
             self._plane.touch(at.stage.spec.id)
-        if (there := self._destinations.get(derivation)) is not None:
+        if (there := self._destinations.get(move)) is not None:
             if cancelled:
-                self._at_destination(derivation, end)
+                self._at_destination(move, end)
             there.stage.moving = False
             self._plane.touch(there.stage.spec.id)
-        self._forget(derivation)
+        self._forget(move)
 
-    def _forget(self, derivation: int) -> None:
+    def _forget(self, move: int) -> None:
         """Forget a move, but for its story."""
-        if story := self._tell_story(derivation):
-            self._stories[derivation] = story
+        if story := self._tell_story(move):
+            self._stories[move] = story
             if len(self._stories) > STORIES:
                 del self._stories[next(iter(self._stories))]
-        self._origins.pop(derivation, None)
-        self._destinations.pop(derivation, None)
-        for key in [key for key in self._sources if key[0] == derivation]:
+        self._origins.pop(move, None)
+        self._destinations.pop(move, None)
+        for key in [key for key in self._sources if key[0] == move]:
             del self._sources[key]
 
-    def _at_origin(self, derivation: int, input: Any) -> None:
-        if (at := self._origins.get(derivation)) is None:
+    def _at_origin(self, move: int, input: Any) -> None:
+        if (at := self._origins.get(move)) is None:
             return  # cancelled before
         for effect in at.machine.handle(input, self._context.now):
             match effect:
@@ -296,8 +292,8 @@ class Moves:
                 case protocol.Send(to, message):
                     self._tell(to, message)
 
-    def _at_destination(self, derivation: int, input: Any) -> None:
-        if (at := self._destinations.get(derivation)) is None:
+    def _at_destination(self, move: int, input: Any) -> None:
+        if (at := self._destinations.get(move)) is None:
             return  # cancelled before
         for effect in at.machine.handle(input, self._context.now):
             match effect:
@@ -330,17 +326,17 @@ class Moves:
             if subscriber is None or subscriber.last < spec.id:  # else a later flow serves it
                 self._outlets.open_flow(spec)
 
-    def _both_prepared(self, derivation: int) -> bool:
+    def _both_prepared(self, move: int) -> bool:
         """Whether this node is prepared in all its parts: it may be origin and destination at
         once, and answers for both together."""
-        old, new = self._origins.get(derivation), self._destinations.get(derivation)
+        old, new = self._origins.get(move), self._destinations.get(move)
         saving = old is not None and old.machine.state is OriginState.SAVING
         loading = new is not None and new.machine.state is DestinationState.LOADING
         return not saving and not loading
 
     def _tell(self, to: str, message: Message) -> None:
         match message:
-            case Prepared(derivation) if not self._both_prepared(derivation):
+            case Prepared(move) if not self._both_prepared(move):
                 return
             case Prepared() | Refused() | Started():
                 self._context.send(to, message, ())

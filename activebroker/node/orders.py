@@ -157,8 +157,8 @@ class Orders:
                 return kept
             case ReportNode():
                 return counters(self._plane, self._stages.cpu_seconds, self._moves, self._peers)
-            case ReportStory(derivation):
-                return {"now": self._context.now, "parts": self._moves.story(derivation)}
+            case ReportStory(move):
+                return {"now": self._context.now, "parts": self._moves.story(move)}
             case Deploy() | ChangeStage():
                 raise AssertionError(f"{order!r} is answered by the driver")
             case _:

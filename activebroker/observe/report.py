@@ -86,7 +86,7 @@ class Derivation(msgspec.Struct, frozen=True):
 class Part(msgspec.Struct, frozen=True):
     """What an origin or a destination of a move does, for whom it waits, and what it holds back."""
 
-    derivation: int
+    move: int
     node: str
     role: str
     phase: str
@@ -98,7 +98,7 @@ class Part(msgspec.Struct, frozen=True):
 class Move(msgspec.Struct, frozen=True):
     """A third-party derivation under way, `seconds` old, with its parts at the nodes."""
 
-    derivation: int
+    move: int
     channel: str
     origins: list[str]
     destinations: list[str]
@@ -203,7 +203,7 @@ def _channel(told: ChannelStatus) -> Channel:
 
 
 def _move(told: MoveStatus, parts: list[Part]) -> Move:
-    own = [part for part in parts if part.derivation == told.derivation]
+    own = [part for part in parts if part.move == told.move]
     return Move(parts=own, **asdict(told))
 
 

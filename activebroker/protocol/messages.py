@@ -366,7 +366,7 @@ class ReportNode(Message, frozen=True):
 class ReportStory(Message, frozen=True):
     """Answer with the node's own part in a move."""
 
-    derivation: int
+    move: int
 
 
 class Deploy(Message, frozen=True):

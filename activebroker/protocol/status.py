@@ -37,7 +37,7 @@ class StageStatus(msgspec.Struct, frozen=True):
 class PartStatus(msgspec.Struct, frozen=True):
     """A node's part in a move, and what it holds back."""
 
-    derivation: int
+    move: int
     role: str
     phase: str
     waits_for: list[str]  # nodes
@@ -106,7 +106,7 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 class MoveStatus(msgspec.Struct, frozen=True):
     """A move, or an offload, under way."""
 
-    derivation: int
+    move: int
     channel: str
     origins: list[str]
     destinations: list[str]
@@ -118,7 +118,7 @@ class MoveStatus(msgspec.Struct, frozen=True):
 class EndedMove(msgspec.Struct, frozen=True):
     """A move, or an offload, that has ended."""
 
-    derivation: int
+    move: int
     channel: str
     origins: list[str]
     destinations: list[str]

@@ -86,12 +86,12 @@ class Course:
     def cover_restart(self, name: str) -> None:
         """A process starts anew: count it for every machine that its predecessor had a part in."""
         for machines_ in self._machines.values():
-            for (machine, derivation, _), (_, state) in machines_.items():
-                if name in self._parties.get(derivation, ()):
+            for (machine, move, _), (_, state) in machines_.items():
+                if name in self._parties.get(move, ()):
                     self.covered[machine, state, "restart"] += 1
         for attached in self._attached.values():
-            for derivation in attached:
-                if name in self._parties.get(derivation, ()):
+            for move in attached:
+                if name in self._parties.get(move, ()):
                     self.covered["source", "ATTACHED", "restart"] += 1
 
     def frame_fault(self, kind: str, source: str, target: str, frame: tuple[bytes, Any]) -> None:
@@ -100,25 +100,25 @@ class Course:
         if self._machines or self._attached:
             self.cover(kind, source, target)
         if self.record and kind in ("drop", "repeat", "cut"):
-            what, derivation = self.names_of_flows.describe(frame)
+            what, move = self.names_of_flows.describe(frame)
             if what:
                 kind = "drop" if kind == "cut" else kind
-                self.note(kind, source, what, target, derivation)
+                self.note(kind, source, what, target, move)
 
     def told(self, source: str, target: str, frame: tuple[bytes, Any]) -> None:
         """A frame is sent. The trace hash is of these, so that it needs no history."""
         self._digest.update(struct.pack("d", self.env.now))
         self._digest.update(frame[0])
         if self.record:
-            what, derivation = self.names_of_flows.describe(frame)
+            what, move = self.names_of_flows.describe(frame)
             if what:
-                self.note("send", source, what, target, derivation)
+                self.note("send", source, what, target, move)
 
     def arrived(self, source: str, target: str, frame: tuple[bytes, Any]) -> None:
         if self.record:
-            what, derivation = self.names_of_flows.describe(frame)
+            what, move = self.names_of_flows.describe(frame)
             if what:
-                self.note("arrive", source, what, target, derivation)
+                self.note("arrive", source, what, target, move)
 
     def saw(self, name: str, deliver: fx.Deliver) -> None:
         """A consumer receives events."""
@@ -129,10 +129,10 @@ class Course:
             self.note("see", name, f"consumer {deliver.inlet}: {summary(batch)}")
 
     def note(
-        self, kind: str, place: str, what: str, other: str = "", derivation: int | None = None
+        self, kind: str, place: str, what: str, other: str = "", move: int | None = None
     ) -> None:
         if self.record:
-            self.history.append(Happening(self.env.now, kind, place, what, other, derivation))
+            self.history.append(Happening(self.env.now, kind, place, what, other, move))
 
     def violated(self, kind: str, what: str) -> None:
         self.violations.append(f"{kind}: {what}")

@@ -35,27 +35,27 @@ class Line:
     what: str
     other: str = ""
     until: float | None = None
-    derivation: int | None = None
+    move: int | None = None
 
 
-def story(outcome: Outcome, derivation: int | None = None, width: int = 160) -> str:
-    """The diagram as text, of one derivation or of the whole run; `width` columns at most.
+def story(outcome: Outcome, move: int | None = None, width: int = 160) -> str:
+    """The diagram as text, of one move or of the whole run; `width` columns at most.
 
     `o-->` a message (`o..>` it leaves, `...>` it arrives, `o--x` it is dropped, `o::>` it leaves
     twice), `#` a step of a user, `!` a fault, `*` a change of state, `=` events at a consumer.
-    `#20` behind a line is the number of its derivation.
+    `#20` behind a line is the number of its move.
     """
-    shown = list(lines(outcome.history, derivation))
+    shown = list(lines(outcome.history, move))
     lanes = Lanes(_places(shown))
     header = f"{'seconds':>10}  {lanes.header()}"
     return "\n".join([header, *(f"{_text(line, lanes)[:width].rstrip()}" for line in shown)])
 
 
-def lines(history: Sequence[Happening], derivation: int | None = None) -> Iterator[Line]:
+def lines(history: Sequence[Happening], move: int | None = None) -> Iterator[Line]:
     """What a diagram shows, in the order of time."""
-    chosen = _of(history, derivation)
+    chosen = _of(history, move)
     start = next((index for index, each in enumerate(chosen) if each.kind == "step"), 0)
-    if derivation is None and start > FOLDED:
+    if move is None and start > FOLDED:
         joining, chosen = chosen[:start], chosen[start:]
         what = f"the hosts join, in {sum(each.kind == 'send' for each in joining)} messages"
         yield Line(joining[0].at, "fold", "", what, until=joining[-1].at)
@@ -83,20 +83,20 @@ def lines(history: Sequence[Happening], derivation: int | None = None) -> Iterat
                 each.what,
                 each.other,
                 until,
-                each.derivation,
+                each.move,
             )
 
 
-def _of(history: Sequence[Happening], derivation: int | None) -> list[Happening]:
-    """What concerns a derivation: its own happenings, and from the first to the last of them those
-    of no derivation."""
-    if derivation is None:
+def _of(history: Sequence[Happening], move: int | None) -> list[Happening]:
+    """What concerns a move: its own happenings, and from the first to the last of them those
+    of no move."""
+    if move is None:
         return list(history)
-    own = [index for index, each in enumerate(history) if each.derivation == derivation]
+    own = [index for index, each in enumerate(history) if each.move == move]
     if not own:
         return []
     between = history[own[0] : own[-1] + 1]
-    return [each for each in between if each.derivation in (None, derivation)]
+    return [each for each in between if each.move in (None, move)]
 
 
 def _ends(history: Sequence[Happening]) -> dict[int, tuple[int, bool]]:
@@ -218,8 +218,8 @@ def _concerned(line: Line, places: Iterable[str]) -> list[str]:
 
 
 def _label(line: Line) -> str:
-    """What is written beside a line; `#` is the number of a derivation."""
-    number = f" #{line.derivation}" if line.derivation is not None else ""
+    """What is written beside a line; `#` is the number of a move."""
+    number = f" #{line.move}" if line.move is not None else ""
     return _words(line) + number
 
 
@@ -267,9 +267,9 @@ pre {{ white-space: pre-wrap; color: #d93025; }}
 """
 
 
-def page(outcome: Outcome, derivation: int | None = None) -> str:
-    """The diagram as an HTML page of its own, without scripts, of one derivation or of all."""
-    shown = list(lines(outcome.history, derivation))
+def page(outcome: Outcome, move: int | None = None) -> str:
+    """The diagram as an HTML page of its own, without scripts, of one move or of all."""
+    shown = list(lines(outcome.history, move))
     x = {place: LEFT + index * LANE for index, place in enumerate(_places(shown))}
     labels = LEFT + (len(x) - 1) * LANE + 40
     width = labels + 8 * max((len(_label(line)) for line in shown), default=0)
@@ -277,7 +277,7 @@ def page(outcome: Outcome, derivation: int | None = None) -> str:
         f'<text x="{at}" y="18" text-anchor="middle" font-weight="bold">{html.escape(place)}</text>'
         for place, at in x.items()
     )
-    about = f"derivation {derivation}" if derivation is not None else "the whole run"
+    about = f"move {move}" if move is not None else "the whole run"
     return _PAGE.format(
         title=f"Seed {outcome.scenario.seed}, {about}",
         violations="".join(f"<pre>{html.escape(each)}</pre>" for each in outcome.violations),

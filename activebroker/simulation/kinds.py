@@ -9,11 +9,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from activebroker.directory.migration import Migration
 from activebroker.directory.parts import CONSUMER, SUPPLIER, Derived
+from activebroker.directory.planning import PlannedMove
 from activebroker.node.node import Node
 from activebroker.protocol.messages import Move, Offload
-from activebroker.simulation.machines import migration
+from activebroker.simulation.machines import planned
 from activebroker.simulation.outcome import Carried
 from activebroker.simulation.reference import FILTERS, RAISING, RECONFIGURED
 from activebroker.simulation.scenario import BROKER_NAMES, HUB
@@ -58,15 +58,15 @@ class Kinds:
         self.splits: dict[Move, None] = {}
         self._begun: dict[int, Carried] = {}
 
-    def entered(self, node: Node, derivation: int, state: str) -> None:
+    def entered(self, node: Node, move: int, state: str) -> None:
         """The initiator of a derivation, at `node`, is in another state."""
         if state == "COMPLETED" or state in UNDONE:
-            self.carried[self._begun.pop(derivation)._replace(outcome=state)] += 1
-        elif derivation not in self._begun and (found := migration(node, derivation)) is not None:
-            self._begun[derivation] = self._seen(found)
+            self.carried[self._begun.pop(move)._replace(outcome=state)] += 1
+        elif move not in self._begun and (found := planned(node, move)) is not None:
+            self._begun[move] = self._seen(found)
 
-    def _seen(self, migration: Migration) -> Carried:
-        request, made = migration.request, migration.channel
+    def _seen(self, planned: PlannedMove) -> Carried:
+        request, made = planned.request, planned.channel
         depth, each = int(isinstance(made, Derived)), made.parent
         while isinstance(each, Derived):
             depth, each = depth + 1, each.parent

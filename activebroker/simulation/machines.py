@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from activebroker.directory.migration import Migration
+from activebroker.directory.planning import PlannedMove
 from activebroker.node.links.peers import LOST_AFTER
 from activebroker.node.node import TICK, Node
 from activebroker.protocol.specs import Member
@@ -22,32 +22,32 @@ def machines(node: Node) -> dict[Key, Machine]:
         moves._origins
         or moves._destinations
         or moves._sources
-        or (directory is not None and directory.migrations)
+        or (directory is not None and directory.moves)
     ):
         return {}
     found: dict[Key, Machine] = {}
     if directory is not None:
-        for derivation, migration in directory.migrations.items():
-            found["initiator", derivation, 0] = migration.machine
-    for (derivation, outlet), source in moves._sources.items():
-        found["source", derivation, outlet] = source
-    for derivation, origin in moves._origins.items():
-        found["origin", derivation, 0] = origin.machine
-    for derivation, destination in moves._destinations.items():
-        found["destination", derivation, 0] = destination.machine
+        for move, planned in directory.moves.items():
+            found["initiator", move, 0] = planned.machine
+    for (move, outlet), source in moves._sources.items():
+        found["source", move, outlet] = source
+    for move, origin in moves._origins.items():
+        found["origin", move, 0] = origin.machine
+    for move, destination in moves._destinations.items():
+        found["destination", move, 0] = destination.machine
     return found
 
 
 def plans(node: Node) -> Iterator[Plan]:
     """The plans of the derivations that this node initiates and that have not ended."""
     if node.directory is not None:
-        for migration in node.directory.migrations.values():
-            yield migration.plan
+        for planned in node.directory.moves.values():
+            yield planned.plan
 
 
-def migration(node: Node, derivation: int) -> Migration | None:
+def planned(node: Node, move: int) -> PlannedMove | None:
     """A derivation that this node initiates and that has not ended."""
-    return None if node.directory is None else node.directory.migrations.get(derivation)
+    return None if node.directory is None else node.directory.moves.get(move)
 
 
 def idle_ticks(node: Node, now: float) -> int:

@@ -31,7 +31,7 @@ class Happening:
     `kind`: "step" (a user at `place` does something), "fault" (something fails at `place`),
     "send" and "arrive" (`what` goes from `place` to `other`), "drop" and "repeat" (what the network
     did to it), "state" (a machine of the derivation at `place` goes to another state), "see" (a
-    consumer at `place` receives events). `derivation` is the number of the one it belongs to.
+    consumer at `place` receives events). `move` is the number of the one it belongs to.
     """
 
     at: float
@@ -39,7 +39,7 @@ class Happening:
     place: str
     what: str
     other: str = ""
-    derivation: int | None = None
+    move: int | None = None
 
     def __str__(self) -> str:
         to = f" -> {self.other}" if self.other else ""

@@ -18,12 +18,12 @@ class Flows:
     """Knows which derivation a flow belongs to, from the plans that it was shown."""
 
     def __init__(self) -> None:
-        self._derivations: dict[int, int] = {}
+        self._moves: dict[int, int] = {}
 
     def know(self, plan: Plan) -> None:
         flows = [flow for swap in plan.swaps for flow in (*swap.old, swap.new)]
         for flow in (*flows, *(output.flow for output in plan.outputs)):
-            self._derivations[flow] = plan.derivation
+            self._moves[flow] = plan.move
 
     def describe(self, frame: tuple[bytes, Any]) -> tuple[str, int | None]:
         """What a frame says, and in which derivation; nothing for what is not worth a line."""
@@ -41,19 +41,19 @@ class Flows:
                 return f"events of {supplier} in flow {flows}", None
             case m.FlowOpened(flow, after=after):
                 behind = f" behind {', '.join(map(str, after))}" if after else ""
-                return f"begin of flow {flow}{behind}", self._derivations.get(flow)
+                return f"begin of flow {flow}{behind}", self._moves.get(flow)
             case m.FlowEnded(flow):
-                return f"end of flow {flow}", self._derivations.get(flow)
+                return f"end of flow {flow}", self._moves.get(flow)
             case m.PrepareMove(prepare):
-                return f"PrepareMove {prepare.plan.channel}", prepare.plan.derivation
+                return f"PrepareMove {prepare.plan.channel}", prepare.plan.move
             case m.SwapFlows(request):
-                return "SwapFlows", request.derivation
+                return "SwapFlows", request.move
             case m.Call(number, body):
                 return f"{type(body).__name__}, call {number}", None
             case m.Answer(number, _, error):
                 return f"answer to {number}" + (f": {error[0]}" if error else ""), None
             case body:
-                return type(body).__name__, getattr(body, "derivation", None)
+                return type(body).__name__, getattr(body, "move", None)
 
 
 def summary(batch: Batch) -> str:

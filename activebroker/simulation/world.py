@@ -275,27 +275,27 @@ class World(Surroundings):
         attached: dict[str, dict[int, None]] = {}
         for plan in plans(host.node):
             self.names_of_flows.know(plan)
-            if plan.derivation not in self._parties:
+            if plan.move not in self._parties:
                 sources = (swap.source for swap in plan.swaps)
-                self._parties[plan.derivation] = (*plan.origins, *plan.destinations, *sources)
+                self._parties[plan.move] = (*plan.origins, *plan.destinations, *sources)
             for swap in plan.swaps:
                 source = self.hosts[swap.source]
-                if source.alive and (swap.source, plan.derivation) not in self._swapped:
-                    attached.setdefault(swap.source, {})[plan.derivation] = None
+                if source.alive and (swap.source, plan.move) not in self._swapped:
+                    attached.setdefault(swap.source, {})[plan.move] = None
         before, self._attached = self._attached, attached
-        for name, derivations in attached.items():
-            for derivation in derivations:
-                if derivation not in before.get(name, {}) and name in self.hosts:
-                    self._entered(self.hosts[name], ("source", derivation, 0), "ATTACHED")
+        for name, moves in attached.items():
+            for move in moves:
+                if move not in before.get(name, {}) and name in self.hosts:
+                    self._entered(self.hosts[name], ("source", move, 0), "ATTACHED")
 
     def _entered(self, host: Host, key: Key, state: str) -> None:
-        machine, derivation, _ = key
+        machine, move, _ = key
         self.counts[f"{machine} {state}"] += 1
         if machine == "initiator":
-            self.kinds.entered(host.node, derivation, state)
+            self.kinds.entered(host.node, move, state)
         if machine == "source" and state == "SWAPPED":
-            self._swapped[host.name, derivation] = None
-            self._attached.get(host.name, {}).pop(derivation, None)
-        self.note("state", host.name, f"{machine} {state}", "", derivation)
+            self._swapped[host.name, move] = None
+            self._attached.get(host.name, {}).pop(move, None)
+        self.note("state", host.name, f"{machine} {state}", "", move)
         if self.on_state is not None:
             self.on_state(host, machine, state)

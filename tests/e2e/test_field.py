@@ -176,7 +176,7 @@ class Round:
                 if move["phase"] == "preparing":
                     return "preparing"
                 parts = [part for each in status["nodes"].values() for part in each["moves"]]
-                mine = [part for part in parts if part["derivation"] == move["derivation"]]
+                mine = [part for part in parts if part["move"] == move["move"]]
                 return next((part["phase"] for part in mine if part["role"] == "origin"), "")
         for move in status["ended_moves"]:
             if move["channel"] == self.counted.name and move["outcome"] == "completed":

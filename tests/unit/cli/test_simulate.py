@@ -180,9 +180,9 @@ def test_one_seed_tells_its_story(moving: int) -> None:
 
 
 def test_one_derivation_of_it(moving: int) -> None:
-    numbers = [each.derivation for each in run(draw(moving)).history if each.derivation is not None]
+    numbers = [each.move for each in run(draw(moving)).history if each.move is not None]
     whole = simulate("--seed", moving).stdout.splitlines()
-    part = simulate("--seed", moving, "--derivation", numbers[0]).stdout.splitlines()
+    part = simulate("--seed", moving, "--move", numbers[0]).stdout.splitlines()
     assert 5 < len(part) < len(whole)
 
 
@@ -215,7 +215,7 @@ def test_a_file_is_replayed() -> None:
         (("--seed", 1, "--replay", "x.json"), "exclude each other"),
         (("--seed", 1, "--seeds", 5), "do not go with"),
         (("--replay", "x.json", "--minutes", 5), "do not go with"),
-        (("--derivation", 5), "needs --seed or --replay"),
+        (("--move", 5), "needs --seed or --replay"),
         (("--seeds", 0), "'--seeds'"),
         (("--json", "absent/out.json"), "no directory"),
         (("--replay", "absent.json"), "absent.json cannot be read"),

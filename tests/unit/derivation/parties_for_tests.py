@@ -54,7 +54,7 @@ class Derivation:
             for n in range(sources)
         }
         self.plan = Plan(
-            derivation=1,
+            move=1,
             channel="channel",
             initiator=DIRECTORY,
             origins=tuple(f"origin-{n}" for n in range(origins)),

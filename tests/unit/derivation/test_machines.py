@@ -48,7 +48,7 @@ from derivation.story import Step
 JFK = Swap("jfk", old=(1,), new=11, destination="dallas", origin="atlanta")
 LGA = Swap("lga", old=(2,), new=12, destination="dallas", origin="atlanta")
 PLAN = Plan(
-    derivation=7,
+    move=7,
     channel="late",
     initiator="directory",
     origins=("atlanta",),
@@ -151,7 +151,7 @@ def test_each_destination_gets_its_own_suppliers_and_the_first_the_rest() -> Non
         Swap("jfk", old=(2,), new=12, destination="jfk", origin="atlanta"),
     )
     plan = Plan(
-        derivation=7,
+        move=7,
         channel="late",
         initiator="directory",
         origins=("atlanta",),
@@ -476,7 +476,7 @@ def test_the_story_has_a_line_an_input_with_times_states_and_effects() -> None:
             "RUNNING",
             "Prepare(plan=Plan of 'late')",
             "AWAITING_ACKS",
-            ("Prepared(derivation=7, party='atlanta') to 'directory'",),
+            ("Prepared(move=7, party='atlanta') to 'directory'",),
         ),
         Step(2.0, "AWAITING_ACKS", "AckReceived(flow=1)", "AWAITING_ACKS", ()),
     )

@@ -13,10 +13,10 @@ from activebroker.directory.channels import Channels
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.context import Context, Done, Outside
 from activebroker.directory.deaths import Budget
-from activebroker.directory.derivations import Derivations
 from activebroker.directory.endings import Endings
 from activebroker.directory.leases import Leases
 from activebroker.directory.membership import Membership
+from activebroker.directory.moves import Moves
 from activebroker.directory.placing import Placing
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.requests import Change, RequestQueue
@@ -177,12 +177,12 @@ class Fabric:
         return Endings(self.context, self.wiring, self.queue, self.checkpoints, self.recoveries)
 
     @cached_property
-    def derivations(self) -> Derivations:
-        return Derivations(self.context, self.wiring, self.queue, self.checkpoints, self.endings)
+    def moves(self) -> Moves:
+        return Moves(self.context, self.wiring, self.queue, self.checkpoints, self.endings)
 
     @cached_property
     def placing(self) -> Placing:
-        parts = self.wiring, self.queue, self.derivations, self.endings, self.recoveries
+        parts = self.wiring, self.queue, self.moves, self.endings, self.recoveries
         return Placing(self.context, *parts)
 
     @cached_property

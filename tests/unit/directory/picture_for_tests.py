@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from activebroker.directory.graph import Graph
-from activebroker.directory.migration import plan_offload
 from activebroker.directory.parts import Channel, Derived, Flow, Inlet, Outlet, Relay, Root, Stage
+from activebroker.directory.planning import plan_offload
 from activebroker.events import ANY, describe
 from activebroker.filters import Envelope
 from activebroker.protocol.messages import Offload
@@ -41,10 +41,10 @@ def offload(graph: Graph, own: Outlet, channel: Root, to: str, *consumers: str) 
         for flow in graph.out_of(own.id)
         if not flow.inlet.relays and (not consumers or flow.inlet.node in consumers)
     ]
-    migration = plan_offload(graph, "hub", channel, own, moved, to, request)
-    migration.commit(graph)
-    assert isinstance(migration.channel, Relay)
-    return migration.channel
+    planned = plan_offload(graph, "hub", channel, own, moved, to, request)
+    planned.commit(graph)
+    assert isinstance(planned.channel, Relay)
+    return planned.channel
 
 
 class Trade:

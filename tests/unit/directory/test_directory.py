@@ -161,15 +161,15 @@ def test_a_suspicion_is_looked_into(bench: Whole) -> None:
 @pytest.mark.parametrize("ended", ["completed", "rolled back"])
 def test_the_parties_of_a_move_bring_it_to_its_end(bench: Whole, ended: str) -> None:
     ending = bench.ask(Move("x.Late", "hub", "c", 1.0))
-    (derivation,) = bench.directory.migrations
+    (move,) = bench.directory.moves
     if ended == "completed":
         for node in ("b1", "hub"):
-            bench.directory.answered(Prepared(derivation, node))
-        bench.directory.answered(Started(derivation, "hub"))
+            bench.directory.answered(Prepared(move, node))
+        bench.directory.answered(Started(move, "hub"))
     else:
-        bench.directory.answered(Refused(derivation, "hub", "no numpy"))
+        bench.directory.answered(Refused(move, "hub", "no numpy"))
     bench.work()
-    assert ending.done and bench.directory.migrations == {}
+    assert ending.done and bench.directory.moves == {}
     assert bench.places() == (["hub"] if ended == "completed" else ["b1"])
     status = bench.ask(ReportStatus())
     bench.work()
@@ -179,7 +179,7 @@ def test_the_parties_of_a_move_bring_it_to_its_end(bench: Whole, ended: str) -> 
 def test_a_move_does_not_wait_for_who_is_lost(bench: Whole) -> None:
     ending = bench.ask(Move("x.Late", "b2", "c", 1.0))
     bench.lose("b2")
-    assert isinstance(ending.error, MoveFailed) and bench.directory.migrations == {}
+    assert isinstance(ending.error, MoveFailed) and bench.directory.moves == {}
     assert bench.places() == ["b1"]
 
 
@@ -187,7 +187,7 @@ def test_a_move_that_fails_late_is_seen_to(bench: Whole) -> None:
     bench.moves_still()
     assert bench.places() == ["b2"]
     bench.lose("b2")
-    assert bench.directory.migrations == {} and bench.places() == ["b1"]
+    assert bench.directory.moves == {} and bench.places() == ["b1"]
 
 
 @pytest.mark.parametrize("how", ["refused", "origin lost"])
@@ -195,14 +195,14 @@ def test_a_filter_goes_on_if_its_move_fails_when_all_think_it_is_there(
     bench: Whole, how: str
 ) -> None:
     bench.moves_still()
-    (derivation,) = bench.directory.migrations
+    (move,) = bench.directory.moves
     bench.asked.clear()
     if how == "refused":
-        bench.directory.answered(Refused(derivation, "b2", "no numpy"))
+        bench.directory.answered(Refused(move, "b2", "no numpy"))
         bench.work()
     else:
         bench.lose("b1")  # with what the filter had made there
-    assert bench.directory.migrations == {}
+    assert bench.directory.moves == {}
     assert [node for node, kind in bench.kinds() if kind is Deploy] == bench.places() == ["b2"]
 
 

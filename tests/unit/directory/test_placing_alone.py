@@ -151,14 +151,14 @@ def test_where_it_runs_already_it_moves_with_its_state(bench: Bench) -> None:
     bench.refuses("c")
     bench.trade.supplier("B", "c")
     ending = bench.begin(bench.placing.connect(bench.trade.x))
-    (migration,) = bench.queue.under_way()
-    plan = migration.plan
+    (planned,) = bench.queue.under_way()
+    plan = planned.plan
     assert (plan.origins, plan.destinations) == (("a",), ("b2",))
     prepared = [node for node, body in bench.told if isinstance(body, PrepareMove)]
     assert prepared == ["a", "b2"]
     for node in prepared:
-        bench.queue.move_on(plan.derivation, Prepared(plan.derivation, node))
-    bench.queue.move_on(plan.derivation, Started(plan.derivation, "b2"))
+        bench.queue.move_on(plan.move, Prepared(plan.move, node))
+    bench.queue.move_on(plan.move, Started(plan.move, "b2"))
     bench.go_on()
     assert ending.done and ending.error is None
     assert bench.places() == ["b2"]

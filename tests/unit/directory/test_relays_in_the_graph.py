@@ -6,8 +6,8 @@ import pytest
 from picture_for_tests import ANY_TYPE, HIGH, LOW, envelope, offload
 
 from activebroker.directory.graph import Graph
-from activebroker.directory.migration import plan_move
 from activebroker.directory.parts import Derived, Inlet, Outlet, Relay, Root
+from activebroker.directory.planning import plan_move
 from activebroker.matching import union
 from activebroker.protocol.messages import Move
 from activebroker.protocol.specs import StageSpec
@@ -91,11 +91,11 @@ def test_the_last_who_took_all_serves_newcomers(picture: Picture) -> None:
 def test_who_is_offloaded_stays_with_its_relay_where_it_moves(picture: Picture) -> None:
     picture.offload("atlanta", "dallas")
     request = Move("x.Late", "denver", "west", 1.0)
-    migration = plan_move(picture.graph, "hub", picture.late, ["denver"], "python", request)
-    (swap,) = migration.plan.swaps
+    planned = plan_move(picture.graph, "hub", picture.late, ["denver"], "python", request)
+    (swap,) = planned.plan.swaps
     assert (swap.source, swap.destination) == ("atlanta", "denver")
-    assert migration.retained_at == ["east", "atlanta"]
-    migration.commit(picture.graph)
+    assert planned.retained_at == ["east", "atlanta"]
+    planned.commit(picture.graph)
     (relay,) = picture.graph.relays_of(picture.x)
     assert [inlet.node for inlet in relay.wanting] == ["denver"]
     assert picture.connect() == []

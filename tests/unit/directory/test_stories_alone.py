@@ -9,7 +9,7 @@ from outside_for_tests import Ending, Fabric
 from picture_for_tests import Trade
 
 from activebroker.core.errors import DeadlineExceeded, UnknownChannel
-from activebroker.directory.migration import Migration, plan_move
+from activebroker.directory.planning import PlannedMove, plan_move
 from activebroker.protocol.messages import Move, ReportStory
 from derivation.initiator import Begun
 from derivation.protocol import Finish, Outcome, Refused
@@ -21,16 +21,16 @@ class Bench(Fabric):
     def __init__(self) -> None:
         super().__init__()
         self.trade = Trade(self.graph)
-        self.migration = self.plan()
+        self.planned = self.plan()
 
-    def plan(self) -> Migration:
+    def plan(self) -> PlannedMove:
         request = Move("x.Late", "b2", "c", 5.0)
-        migration = plan_move(self.graph, "hub", self.trade.late, ["b2"], "python", request)
-        migration.handle(Begun(), self.context)
-        return migration
+        planned = plan_move(self.graph, "hub", self.trade.late, ["b2"], "python", request)
+        planned.handle(Begun(), self.context)
+        return planned
 
     def ends(self, outcome: Outcome, reason: str = "") -> None:
-        self.stories.ended(self.migration, Finish(outcome, reason))
+        self.stories.ended(self.planned, Finish(outcome, reason))
 
     def tell(self, channel: str = "x.Late") -> Ending:
         ending = Ending()
@@ -61,8 +61,8 @@ def test_all_who_had_a_part_are_asked_once(bench: Bench) -> None:
         bench.reply(node, 0.0)
     bench.ends(Outcome.COMPLETED)
     assert bench.tell().done
-    derivation = bench.migration.plan.derivation
-    assert bench.asked == [(node, ReportStory(derivation)) for node in ("b1", "b2", "a")]
+    move = bench.planned.plan.move
+    assert bench.asked == [(node, ReportStory(move)) for node in ("b1", "b2", "a")]
 
 
 def test_each_part_is_brought_to_the_clock_of_the_directory(bench: Bench) -> None:
@@ -100,9 +100,9 @@ def test_who_is_gone_is_named(bench: Bench) -> None:
 def test_the_last_ones_are_shown_with_their_outcomes(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    derivation = bench.migration.plan.derivation
+    move = bench.planned.plan.move
     bench.time = 2.0
-    bench.migration.handle(Refused(derivation, "b2", "no numpy"), bench.context)
+    bench.planned.handle(Refused(move, "b2", "no numpy"), bench.context)
     with caplog.at_level(logging.WARNING, "activebroker.directory"):  # as a simulation hushes it
         bench.ends(Outcome.ROLLED_BACK, "'b2' refused: no numpy")
     (ended,) = bench.stories.last_ended()
@@ -112,7 +112,7 @@ def test_the_last_ones_are_shown_with_their_outcomes(
 
 
 def test_one_under_way_tells_for_whom_it_waits(bench: Bench) -> None:
-    bench.queue.migrations[bench.migration.plan.derivation] = bench.migration
+    bench.queue.moves[bench.planned.plan.move] = bench.planned
     (going,) = bench.stories.under_way()
     assert (going.phase, going.waits_for) == ("preparing", ["b1", "b2"])
     for node in ("a", "b1", "b2"):

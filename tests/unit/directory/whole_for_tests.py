@@ -86,12 +86,12 @@ class Whole(Fabric):
 
     def moves_still(self) -> None:
         self.ask(Move("x.Late", "b2", "c", 1.0))
-        (derivation,) = self.directory.migrations
+        (move,) = self.directory.moves
         for node in ("b1", "b2"):
-            self.directory.answered(Prepared(derivation, node))
+            self.directory.answered(Prepared(move, node))
         for node in ("a", "b1", "b2"):
             self.replies[node, ReportNode] = NodeStatus()
-        self.directory.timer_fired("move", str(derivation))
+        self.directory.timer_fired("move", str(move))
         self.work()
 
     def supplier_has_left(self) -> None:

@@ -135,7 +135,7 @@ def test_a_hand_over_that_cannot_be_read_ends_the_channel(
 ) -> None:
     """Its old place has nothing of it any more."""
     taken = []
-    node.moves._at_destination = lambda derivation, input: taken.append(input)  # type: ignore[method-assign]
+    node.moves._at_destination = lambda move, input: taken.append(input)  # type: ignore[method-assign]
     head = ChunkHead("A", describe(NOTE), True, 1, (1, 20))
     bad.say((HandOver(4, "bad", {}, (head,), ()), buffers))
     (input,) = taken

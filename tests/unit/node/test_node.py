@@ -69,8 +69,8 @@ def test_only_a_derivation_that_waits_for_it_hears_that_a_filter_is_saved() -> N
     """A bad peer may prepare two of one stage, of which one saves the filter first."""
     node = Node(Member("here", "here", True, 1), "here", TypeRegistry())
     node.stages.start(node.stages.open(StageSpec(7, "x", "python", None, "bad")))
-    for derivation, saves in ((1, True), (2, False)):
-        plan = Plan(derivation, "x", "bad", ("here",), ("bad",), (), saves=saves)
+    for move, saves in ((1, True), (2, False)):
+        plan = Plan(move, "x", "bad", ("here",), ("bad",), (), saves=saves)
         node.moves.receive(PrepareMove(Prepare(plan), 7, None, ()), ())
     node.moves.saved(7)
     node.moves.captured(7, {})

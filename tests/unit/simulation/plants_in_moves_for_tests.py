@@ -166,7 +166,7 @@ def _(original: Original) -> Original:
 @PLANTS.add("a roll-back forgets what was held", Moves, "_end")
 def _(original: Original) -> Original:
     def end(self: Moves, end: Cancel | End) -> None:
-        if isinstance(end, Cancel) and (at := self._origins.get(end.derivation)) is not None:
+        if isinstance(end, Cancel) and (at := self._origins.get(end.move)) is not None:
             at.stage._inbox.clear()
         original(self, end)
 

@@ -17,9 +17,9 @@ def outcome(*history: Happening) -> Outcome:
     return Outcome(Scenario(7), ("order: <7> came late",), history)
 
 
-def rows(*history: Happening, derivation: int | None = None) -> list[str]:
+def rows(*history: Happening, move: int | None = None) -> list[str]:
     """The lines of a text diagram without times, and blanks made one."""
-    header, *shown = story(outcome(*history), derivation).splitlines()
+    header, *shown = story(outcome(*history), move).splitlines()
     assert header.split()[0] == "seconds"
     return [re.sub(" +", " ", row[12:]).strip() for row in shown]
 
@@ -29,8 +29,8 @@ def happening(at: float, kind: str, place: str, what: str, other: str = "") -> H
 
 
 def sent(at: float, *, kind: str = "send", route: Route = PREPARE) -> Happening:
-    place, what, other, derivation = route
-    return Happening(at, kind, place, what, other, derivation)
+    place, what, other, move = route
+    return Happening(at, kind, place, what, other, move)
 
 
 LANES = (happening(0.0, "step", "hub", "x"), happening(0.0, "step", "dallas", "y"))
@@ -159,12 +159,12 @@ def test_one_derivation_with_what_happens_meanwhile() -> None:
         sent(0.13, kind="arrive", route=ours),
         happening(0.2, "fault", "dallas", "crash"),
     )
-    assert [row.split(" ", 1)[1] for row in rows(*history, derivation=12)] == [
+    assert [row.split(" ", 1)[1] for row in rows(*history, move=12)] == [
         "Proceed (+30.0 ms) #12",
         "! FAULT pause",
         "Proceed (arrives) #12",
     ]
-    assert list(lines(history, derivation=99)) == []
+    assert list(lines(history, move=99)) == []
 
 
 def test_joining_is_folded() -> None:

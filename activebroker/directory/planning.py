@@ -36,7 +36,7 @@ Input = Begun | Prepared | Refused | Started | PartyLost | DeadlinePassed | Give
 
 
 @dataclass(slots=True)
-class Migration:
+class PlannedMove:
     """A move or an offload: its plan, the machine that carries it out, and the picture after it."""
 
     channel: Made
@@ -76,9 +76,9 @@ class Migration:
                 case Send(to, Proceed() | Cancel() | End() as message):
                     context.tell(to, message)
                 case SetDeadline(at):
-                    context.set_timer("move", self.plan.derivation, at - context.now)
+                    context.set_timer("move", self.plan.move, at - context.now)
                 case CancelDeadline():
-                    context.set_timer("move", self.plan.derivation, None)
+                    context.set_timer("move", self.plan.move, None)
                 case Finish():
                     finish = effect
         return finish
@@ -86,7 +86,7 @@ class Migration:
 
 def plan_move(
     graph: Graph, me: str, channel: Derived, nodes: list[str], engine: str, request: Move
-) -> Migration:
+) -> PlannedMove:
     """Plan to move the filter of a derived channel to `nodes`; at "supplier" these are the nodes of
     the outlets that feed it."""
     parent = channel.parent
@@ -131,7 +131,7 @@ def plan_move(
             outputs[node].append(flow.spec(after))
 
     plan = Plan(
-        derivation=graph.new_id(),
+        move=graph.new_id(),
         channel=channel.name,
         initiator=me,
         origins=tuple(stage.node for stage in old),
@@ -160,7 +160,7 @@ def plan_move(
         for flow in (*inputs, *out_flows):
             graph.flows[flow.id] = flow
 
-    return Migration(
+    return PlannedMove(
         channel=channel,
         plan=plan,
         stages={stage.node: channel.stage_spec(stage, recovers=True) for stage in new},
@@ -182,7 +182,7 @@ def plan_offload(
     moved: list[Flow],
     node: str,
     request: Offload,
-) -> Migration:
+) -> PlannedMove:
     """Plan to hand the flows `moved` of a supplier's outlet `own` over to a relay at `node`."""
     stage = Stage(graph.new_id(), node)
     wanted = union(flow.inlet.predicate for flow in moved)
@@ -192,7 +192,7 @@ def plan_offload(
     feed = Flow(graph.new_id(), channel, own, inlet)
     out_flows = [Flow(graph.new_id(), channel, outlet, flow.inlet) for flow in moved]
     plan = Plan(
-        derivation=graph.new_id(),
+        move=graph.new_id(),
         channel=channel.name,
         initiator=me,
         origins=(),
@@ -221,7 +221,7 @@ def plan_offload(
             for each in graph.relays_of(channel, own.supplier):
                 each.newcomers = each is relay
 
-    return Migration(
+    return PlannedMove(
         channel=relay,
         plan=plan,
         stages={node: relay.stage_spec(stage, True)},

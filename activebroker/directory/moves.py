@@ -6,9 +6,9 @@ from activebroker.core.errors import InvalidFilter, MoveFailed, UnknownPlace, su
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.context import Context
 from activebroker.directory.endings import Endings
-from activebroker.directory.migration import Migration, plan_move, plan_offload
 from activebroker.directory.names import channel_named, place_named
 from activebroker.directory.parts import SUPPLIER, Channel, Derived, Flow, Made, Outlet, Relay
+from activebroker.directory.planning import PlannedMove, plan_move, plan_offload
 from activebroker.directory.requests import Attempt, Change, RequestQueue
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.messages import Move, Offload, ReportNode
@@ -18,7 +18,7 @@ from derivation.story import held_up_by
 PATIENCE = 2.0  # seconds for a party of an overdue move to say which parties it waits for
 
 
-class Derivations:
+class Moves:
     def __init__(
         self,
         context: Context,
@@ -83,10 +83,10 @@ class Derivations:
     def move_to(self, channel: Derived, nodes: list[str], engine: str, body: Move) -> Change:
         """Move a filter to the nodes of a place. Raises MoveFailed, or Unreachable if the filter's
         suppliers or consumers cannot reach them."""
-        migration = plan_move(self._graph, self._me, channel, nodes, engine, body)
-        self._wiring.check(migration.pairs())
-        self._wiring.greet(migration.pairs())
-        yield from self._migrate(migration)
+        planned = plan_move(self._graph, self._me, channel, nodes, engine, body)
+        self._wiring.check(planned.pairs())
+        self._wiring.greet(planned.pairs())
+        yield from self._carry_out(planned)
 
     def offload(self, body: Offload) -> Change:
         """Hand a supplier's fan-out, or a part of it, to a relay. Raises as `move` does."""
@@ -102,10 +102,10 @@ class Derivations:
         moved = self._handed_over(channel, own, body.consumers)
         if nodes == [own.node]:
             return None
-        migration = plan_offload(self._graph, self._me, channel.root, own, moved, nodes[0], body)
-        self._wiring.check(migration.pairs())
-        self._wiring.greet(migration.pairs())
-        yield from self._migrate(migration)
+        planned = plan_offload(self._graph, self._me, channel.root, own, moved, nodes[0], body)
+        self._wiring.check(planned.pairs())
+        self._wiring.greet(planned.pairs())
+        yield from self._carry_out(planned)
         return None
 
     def _handed_over(
@@ -136,58 +136,58 @@ class Derivations:
             )
         return [flow for flow in flows if flow.inlet.node in consumers]
 
-    def _migrate(self, migration: Migration) -> Change:
-        name = migration.plan.channel
-        finish: Finish = yield migration
+    def _carry_out(self, planned: PlannedMove) -> Change:
+        name = planned.plan.channel
+        finish: Finish = yield planned
         outcome, reason = finish.outcome, finish.reason
         if outcome is Outcome.ROLLED_BACK:
-            self._checkpoints.accept(migration.channel.name)  # those that waited for the end
+            self._checkpoints.accept(planned.channel.name)  # those that waited for the end
             raise MoveFailed(f"Channel {name!r} stays where it was: {reason}.")
         # Overdue or not, the swaps are under way and will arrive: the new picture holds.
-        channel = migration.channel
-        migration.commit(self._graph)
+        channel = planned.channel
+        planned.commit(self._graph)
         self._checkpoints.accept(channel.name)
-        self._wiring.expect(migration.new_flows)
+        self._wiring.expect(planned.new_flows)
         if outcome is Outcome.OVERDUE:
-            blame = yield from self._blame(migration)
+            blame = yield from self._blame(planned)
             raise MoveFailed(f"Channel {name!r} is still moving: {reason}{blame}.")
         if outcome is Outcome.FAILED:
-            yield from self._end_failed(migration, reason)
+            yield from self._end_failed(planned, reason)
             raise MoveFailed(
                 f"Channel {name!r} could not complete the switch-over: {reason}{_now(channel)}."
             )
 
-    def _blame(self, migration: Migration) -> Change:
+    def _blame(self, planned: PlannedMove) -> Change:
         """The parties that hold up an overdue move, if others than those its initiator waits
         for."""
-        plan = migration.plan
+        plan = planned.plan
         asked = [party for party in plan.involved if party in self._members]
         answers = yield Attempt([(party, ReportNode()) for party in asked], PATIENCE)
         waits: dict[str, list[str]] = {}
         for party, answer in zip(asked, answers, strict=True):
             for part in [] if answer is None else answer.moves:
-                if part.derivation == plan.derivation:
+                if part.move == plan.move:
                     waits.setdefault(party, []).extend(part.waits_for)
-        first = migration.machine.waiting_for
+        first = planned.machine.waiting_for
         blamed = [party for party in held_up_by(first, waits) if party not in first]
         return f", held up by {', '.join(map(repr, blamed))}" if blamed else ""
 
-    def _end_failed(self, migration: Migration, reason: str) -> Change:
+    def _end_failed(self, planned: PlannedMove, reason: str) -> Change:
         """Let the filter or the relay go on from its last checkpoint, or end the channel."""
-        channel = migration.channel
+        channel = planned.channel
         if isinstance(channel, Relay):
             yield from self._endings.lose_relay(channel)
             return
-        old = tuple(migration.old_stages.items())
+        old = tuple(planned.old_stages.items())
         lost = f"Channel {channel.name!r} could not complete its switch-over: {reason}"
         yield from self._endings.recover(channel, lost, old)
 
-    def ended_late(self, migration: Migration, finish: Finish) -> None:
+    def ended_late(self, planned: PlannedMove, finish: Finish) -> None:
         """A move has ended after its request was answered, since it was overdue."""
         if finish.outcome is Outcome.FAILED:
-            self._queue.submit_first(self._end_failed(migration, finish.reason))
+            self._queue.submit_first(self._end_failed(planned, finish.reason))
         else:
-            self._checkpoints.accept(migration.channel.name)
+            self._checkpoints.accept(planned.channel.name)
 
 
 def _now(made: Made) -> str:

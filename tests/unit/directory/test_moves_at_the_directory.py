@@ -35,7 +35,7 @@ def trade(fabric: Fabric) -> Trade:
 
 
 def ask(fabric: Fabric, body: Move | Offload) -> None:
-    parts = fabric.derivations
+    parts = fabric.moves
     fabric.carry_out(parts.move(body) if isinstance(body, Move) else parts.offload(body))
 
 

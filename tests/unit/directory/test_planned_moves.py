@@ -9,9 +9,9 @@ from picture_for_tests import Trade, envelope
 from activebroker.core.errors import (
     MoveFailed,
 )
-from activebroker.directory.migration import Migration
 from activebroker.directory.parts import SUPPLIER
-from activebroker.directory.requests import MigrationEnded
+from activebroker.directory.planning import PlannedMove
+from activebroker.directory.requests import MoveEnded
 from activebroker.protocol.messages import (
     Deploy,
     ExpectFlow,
@@ -40,35 +40,33 @@ class Bench(Fabric):
         self.late = self.trade.late
 
     def ask(self, body: Move | Offload) -> Ending:
-        derivations = self.derivations
-        return self.begin(
-            derivations.move(body) if isinstance(body, Move) else derivations.offload(body)
-        )
+        moves = self.moves
+        return self.begin(moves.move(body) if isinstance(body, Move) else moves.offload(body))
 
     def move(self, to: str) -> Ending:
         return self.ask(Move("x.Late", to, "c", PATIENCE))
 
     @property
-    def migration(self) -> Migration:
-        (migration,) = self.queue.under_way()
-        return migration
+    def planned(self) -> PlannedMove:
+        (planned,) = self.queue.under_way()
+        return planned
 
     def input(self, *inputs: Prepared | Refused | Started | DeadlinePassed) -> None:
-        derivation = self.migration.plan.derivation
+        move = self.planned.plan.move
         for each in inputs:
-            self.queue.move_on(derivation, each)
+            self.queue.move_on(move, each)
 
     def prepared(self) -> None:
         """Phase one begins: from now on nothing is taken back."""
-        plan = self.migration.plan
+        plan = self.planned.plan
         parties = dict.fromkeys((*plan.origins, *plan.destinations))
-        self.input(*(Prepared(plan.derivation, node) for node in parties))
+        self.input(*(Prepared(plan.move, node) for node in parties))
 
     def started(self, node: str) -> Started:
-        return Started(self.migration.plan.derivation, node)
+        return Started(self.planned.plan.move, node)
 
     def refused(self, node: str) -> Refused:
-        return Refused(self.migration.plan.derivation, node, "no numpy")
+        return Refused(self.planned.plan.move, node, "no numpy")
 
     def places(self) -> list[str]:
         return [stage.node for stage in self.late.stages.values()]
@@ -94,19 +92,19 @@ def test_the_plan_goes_out_and_changes_nothing_before_all_are_prepared(bench: Be
         ("b1", PrepareMove),
         ("b2", PrepareMove),
     ]
-    plan = bench.migration.plan
+    plan = bench.planned.plan
     assert (plan.initiator, plan.origins, plan.destinations) == ("hub", ("b1",), ("b2",))
     assert [(swap.source, swap.origin) for swap in plan.swaps] == [("a", "b1")]
-    assert list(bench.timers) == [f"move {plan.derivation}"]
+    assert list(bench.timers) == [f"move {plan.move}"]
     assert not ending.done and bench.places() == ["b1"] and bench.graph.flows == flows
 
 
 def test_when_all_are_prepared_sources_swap_and_origins_hand_over(bench: Bench) -> None:
     bench.move("b2")
-    derivation = bench.migration.plan.derivation
+    move = bench.planned.plan.move
     bench.told.clear()
     bench.prepared()
-    assert bench.told[0] == ("b1", Proceed(derivation))
+    assert bench.told[0] == ("b1", Proceed(move))
     assert [(node, type(body)) for node, body in bench.told[1:]] == [("a", SwapFlows)]
 
 
@@ -137,7 +135,7 @@ def test_who_cannot_be_dialled_dials_those_it_will_have_to_do_with(bench: Bench)
 
 def test_one_instance_for_all_suppliers_moves_to_a_broker(bench: Bench) -> None:
     bench.late.envelope = envelope(shared=True)
-    assert bench.move("b2").error is None and bench.migration.plan.destinations == ("b2",)
+    assert bench.move("b2").error is None and bench.planned.plan.destinations == ("b2",)
 
 
 @pytest.mark.parametrize(("at", "closed"), [("b1", False), (SUPPLIER, True)])
@@ -153,7 +151,7 @@ def test_what_runs_beside_a_supplier_is_not_handed_over(bench: Bench) -> None:
     bench.trade.connect()
     (beside,) = bench.graph.into(902)
     bench.ask(OFFLOAD)
-    (swap,) = bench.migration.plan.swaps
+    (swap,) = bench.planned.plan.swaps
     assert beside.id not in swap.old and swap.old == (bench.trade.into.id,)
 
 
@@ -221,8 +219,8 @@ def test_what_fails_after_the_swaps_and_cannot_go_on_is_nowhere(bench: Bench) ->
 def test_what_takes_too_long_arrives_and_the_user_hears_who_holds_it_up(bench: Bench) -> None:
     ending = bench.move("b2")
     bench.prepared()
-    part = PartStatus(bench.migration.plan.derivation, "destination", "", ["b1"], 0, 0)
-    waits_for_a = PartStatus(bench.migration.plan.derivation, "origin", "", ["a"], 0, 0)
+    part = PartStatus(bench.planned.plan.move, "destination", "", ["b1"], 0, 0)
+    waits_for_a = PartStatus(bench.planned.plan.move, "origin", "", ["a"], 0, 0)
     bench.replies["b2", ReportNode] = NodeStatus(moves=[part])
     bench.replies["b1", ReportNode] = NodeStatus(moves=[waits_for_a])
     bench.replies["a", ReportNode] = NodeStatus()
@@ -231,7 +229,7 @@ def test_what_takes_too_long_arrives_and_the_user_hears_who_holds_it_up(bench: B
     assert why_not(ending) == (
         "Channel 'x.Late' is still moving: the switch-over waits for 'b2', held up by 'a'."
     )
-    assert bench.places() == ["b2"] and bench.queue.overdue() == [bench.migration]
+    assert bench.places() == ["b2"] and bench.queue.overdue() == [bench.planned]
 
 
 def test_one_that_fails_after_it_was_overdue_is_recovered_too(bench: Bench) -> None:
@@ -243,8 +241,8 @@ def test_one_that_fails_after_it_was_overdue_is_recovered_too(bench: Bench) -> N
     bench.go_on()
     bench.gone("b2")
     bench.queue.lost("b2")
-    (fact,) = [each for each in bench.queue.facts if isinstance(each, MigrationEnded)]
+    (fact,) = [each for each in bench.queue.facts if isinstance(each, MoveEnded)]
     assert fact.late
-    bench.derivations.ended_late(fact.migration, fact.finish)
+    bench.moves.ended_late(fact.planned, fact.finish)
     bench.go_on()
     assert bench.places() == ["b1"]
