@@ -76,10 +76,8 @@ class RequestQueue:
         self._happened: deque[Change] = deque()
         self._queue: deque[Waiting] = deque()
         self._busy = False
-        self.moves: dict[int, PlannedMove] = {}  # by derivation, with those that are overdue
-        self._awaited: tuple[PlannedMove, Done] | None = (
-            None  # the one the current change waits for
-        )
+        self.moves: dict[int, PlannedMove] = {}  # by their numbers, with those that are overdue
+        self._awaited: tuple[PlannedMove, Done] | None = None  # by the current change
 
     def submit(
         self,
