@@ -1,7 +1,7 @@
-"""When filters move by themselves: what relieves a loaded broker, and what empties an idle one.
+"""Filters that move by themselves: which moves relieve a loaded broker, or empty an idle one.
 
-A policy sees the loads of all brokers, time and again, and says what is to move. `Balance` is the
-default; it is a machine like the others here: loads and the time in, moves out.
+A policy sees the loads of all brokers at intervals, and decides which filters move. `Balance` is
+the default. It is a machine like the others here: loads and the time in, moves out.
 """
 
 from __future__ import annotations
@@ -14,25 +14,23 @@ from typing import Protocol
 from derivation.protocol import Party
 from derivation.split import FilterLoad, MoveTo, branches_of, parents_first
 
-UNIT = 10**9  # of loads while a decision is made: whole numbers, so that sums are exact
-GOAL = 0.9  # of the limit: so far a broker is relieved and filled, which leaves room for noise
+UNIT = 10**9  # loads are whole numbers of this fraction during a decision, so that sums are exact
+GOAL = 0.9  # of the limit: to this level brokers are relieved and filled, with room for noise
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """A broker and the filters placed there; their loads are in CPU seconds a second.
-
-    `queue` events wait for its filters.
-    """
+    """A broker and the filters placed there."""
 
     name: Party
-    filters: tuple[FilterLoad, ...] = ()
-    queue: int = 0
+    filters: tuple[FilterLoad, ...] = ()  # with loads in CPU seconds a second
+    queue: int = 0  # events that wait for the filters
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Moves, to be carried out in order, and why; or why there are none though some are needed."""
+    """Moves to carry out, in order, and the reason; or why there are none although some are
+    needed."""
 
     moves: tuple[MoveTo, ...] = ()
     reason: str = ""
@@ -42,34 +40,34 @@ class Policy(Protocol):
     """Decides what moves."""
 
     def decide(self, now: float, brokers: Sequence[BrokerLoad]) -> Decision:
-        """`now` is in seconds of any clock that does not go back.
+        """Decide about the moves now. `now` is in seconds of any clock that does not go back.
 
-        The moves of a decision are carried out, or have failed, before the next is asked for.
+        The moves of a decision are carried out, or have failed, before the next decision.
         """
         ...
 
 
 class Balance:
-    """Splits what is over `limit`, merges what is at `low` or below; both in CPU seconds a second.
+    """Splits brokers over `limit`, and merges those at `low` or below.
 
-    Loads are smoothed over `smoothing` seconds. A broker is *overloaded* when it has been over the
-    limit for `patience` seconds, and *idle* when it has been low for `calm` seconds. After a move
-    the brokers that took part are not judged, nor is what they report believed, for `settle`
-    seconds: their filters catch up first.
+    Both are in CPU seconds a second. Loads are smoothed over `smoothing` seconds. A broker is
+    *overloaded* when it has been over the limit for `patience` seconds, and *idle* when it has been
+    low for `calm` seconds. For `settle` seconds after a move, the brokers that took part are not
+    judged and their reports are ignored: their filters catch up first.
 
     An overloaded broker gives away as few filters as bring it to `GOAL` of the limit, or else to
-    the limit; each goes, with its dependants there, to the broker with the least load that has room
-    under the same level. Where even that is too little, what can go goes.
+    the limit. Each filter goes, with its dependants there, to the broker with the least load that
+    has room under the same level. If that is not enough, those filters move that can.
 
-    An idle broker gives away all it has, to brokers in use that come no nearer to the limit than
-    halfway from `low`, and only while no broker is over the limit.
+    An idle broker gives away all its filters, and only while no broker is over the limit. They go
+    to brokers in use, which are filled at most to the middle between `low` and the limit.
 
     It does not oscillate. While loads stay the same, a move never brings a broker over the limit.
-    So what was moved from an overloaded broker is not moved for that reason again, and once no
-    broker is over the limit none will be: from then on there are only merges, each of which leaves
-    one broker fewer in use. Nor does a merge take back a split, since both parts together were over
-    the limit, which is more than a merge may fill. When loads change, it takes a rise by half of
-    `limit - low` to split what was merged.
+    So a filter that an overloaded broker has given away does not move for that reason again, and
+    once no broker is over the limit, none will be. From then on there are only merges, each of
+    which leaves one broker fewer in use. And a merge does not undo a split: both parts together
+    were over the limit, which is more than a merge may fill. When loads change, they have to rise
+    by half of `limit - low` before something that was merged is split.
 
     Raises ValueError for numbers that make no sense.
     """
@@ -95,7 +93,7 @@ class Balance:
         self._limit = round(limit * UNIT)
         self._goal = round(GOAL * limit * UNIT)
         self._low = round(low * UNIT)
-        self._full = (self._low + self._limit) // 2  # what a merge may fill
+        self._full = (self._low + self._limit) // 2  # the level to which a merge may fill
         self._smoothing = smoothing
         self._patience = patience
         self._calm = calm
@@ -103,13 +101,13 @@ class Balance:
         self._last: float | None = None
         self._loads: dict[str, float] = {}  # of filters, smoothed
         self._over: dict[Party, float] = {}  # since when
-        self._idle: dict[Party, float] = {}
-        self._moved: tuple[Party, ...] = ()  # who took part in the last moves
+        self._idle: dict[Party, float] = {}  # since when
+        self._moved: tuple[Party, ...] = ()  # the brokers that took part in the last moves
         self._settling: dict[Party, float] = {}  # until when
 
     def decide(self, now: float, brokers: Sequence[BrokerLoad]) -> Decision:
-        """Raises ValueError where a broker or a channel is named twice."""
-        # Moves take their time: it counts from the first look behind them.
+        """See `Policy`. Raises ValueError if a broker or a channel is named twice."""
+        # Moves take time: `settle` counts from the first decision after them.
         self._settling |= dict.fromkeys(self._moved, now + self._settle)
         self._settling = {name: until for name, until in self._settling.items() if now < until}
         self._moved = ()
@@ -174,7 +172,8 @@ class Balance:
     def _relieve(
         self, picture: _Picture, source: Party, judged: Iterable[Party], level: int
     ) -> list[MoveTo]:
-        """Move what is needed, in `picture`, so that the source comes to the level."""
+        """Move filters in `picture` until the source comes down to the level, as far as
+        possible."""
         moves: list[MoveTo] = []
         while picture.loads[source] > level:
             options = []
@@ -185,7 +184,7 @@ class Balance:
                     continue
                 rest, filled = picture.loads[source] - branch.weight, picture.loads[to]
                 count, name = len(branch.channels), branch.channels[-1]
-                if rest <= level:  # it is enough: few filters first, then what evens out
+                if rest <= level:  # it is enough: prefer few filters, then an even result
                     key = (0, count, max(rest, filled + branch.weight), name)
                 else:
                     key = (1, 0, -branch.weight // count, name)
@@ -197,7 +196,7 @@ class Balance:
         return moves
 
     def _merge(self, picture: _Picture, source: Party, judged: Iterable[Party]) -> Decision:
-        """All or nothing: whole trees, the heaviest first."""
+        """Move all filters away or none: whole trees, the heaviest first."""
         after = picture.copy()
         moves: list[MoveTo] = []
         while trees := after.branches(source, roots=True):
@@ -208,7 +207,7 @@ class Balance:
                 return Decision()
             moves += after.move(source, tree, to)
         if after.filters[source]:
-            return Decision()  # some cannot move
+            return Decision()  # some filters cannot move
         return Decision(
             tuple(moves), f"{source!r} was idle: {picture.loads[source] / UNIT:.2f} CPUs"
         )
@@ -224,7 +223,8 @@ class Balance:
         """The target with the least load that has room for a branch under a level."""
 
         def merged_next(name: Party) -> bool:
-            """It would be idle there, while a broker in use has room for it."""
+            """Whether the branch would be merged next: alone at an idle broker, while a broker in
+            use has room for it."""
             if picture.filters[name] or branch.weight > self._low:
                 return False
             return any(
@@ -241,16 +241,16 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """A filter and those at its broker that derive from it, dependants first."""
+    """A filter and its dependants at its broker, dependants first."""
 
     channels: tuple[str, ...]
     weight: int
 
 
 class _Picture:
-    """Who is where; moves are tried out on it.
+    """Which filter is where; moves are tried out on it.
 
-    Loads are in billionths of a CPU, and exact: what was planned is what is found afterwards.
+    Loads are in billionths of a CPU, and exact: after the moves they are what was planned.
     """
 
     def __init__(self, brokers: Sequence[BrokerLoad]) -> None:
@@ -274,7 +274,7 @@ class _Picture:
         return copied
 
     def branches(self, name: Party, roots: bool = False) -> list[_Branch]:
-        """Those at a broker that can move; `roots`: only whole trees."""
+        """The branches at a broker that can move; `roots`: only whole trees."""
         here = self.filters[name]
         return [
             _Branch(
@@ -297,7 +297,8 @@ class _Picture:
 def _lasting(
     since: dict[Party, float], names: Iterable[Party], now: float, wait: float
 ) -> list[Party]:
-    """Which of those that are so now have been so for long enough; `since` is kept."""
+    """Which of `names`, which are in a condition now, have been in it for `wait` seconds. `since`
+    is brought up to date."""
     kept = {name: since.get(name, now) for name in names}
     since.clear()
     since |= kept

@@ -1,12 +1,12 @@
 """The destination: loads the filter, holds the new flows, merges, starts.
 
-The filter starts when every origin has handed over: first the state, then the buffer, then what
-the new flows brought behind their marks. A destination without origins (the relay of an
-offload) starts when the marks are there: until then all can be rolled back, and consumers must not
-have flows of it that follow others for nothing.
+The filter starts when every origin has handed over. It gets the state, then the buffer, then the
+events of the new flows. A destination without origins (the relay of an offload) starts when all
+begin markers have arrived. Until then the offload can be rolled back, and no consumer may have a
+flow from here that waits for the end of another.
 
-Where the filter was stopped at its origin, the channel ends here with the same reason. Where an
-origin is lost with the filter's state, it is the initiator who knows how far things have gone.
+If the filter was stopped at its origin, the channel ends here with the same reason. If an origin is
+lost with the filter's state, the destination tells the initiator, which decides what follows.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class MarkReceived:
-    """The in-band begin of one of the destination's new flows."""
+    """The begin marker of one of the destination's new flows has arrived."""
 
     flow: FlowId
 
 
 class Destination(Machine):
-    """One derivation at one of its destinations, `here`."""
+    """A move at one of its destinations, `here`."""
 
     state: DestinationState
 
@@ -127,7 +127,7 @@ class Destination(Machine):
         return [Send(self.plan.initiator, Started(self.plan.move, self.here))]
 
     def _stop(self, error: Error) -> list[Effect]:
-        self._marks.clear()  # what they bring has nowhere to go
+        self._marks.clear()  # what these flows bring is dropped
         return [StopFilter(error), *self._report_when_complete()]
 
     def _lost(self, input: PartyLost, _: float) -> list[Effect]:

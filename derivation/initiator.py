@@ -1,9 +1,9 @@
-"""The initiator: prepares all parties, requests the swaps, and tells how it ended.
+"""The initiator: prepares all parties, requests the swaps, and reports the outcome.
 
-Until the first swap is requested everything can be rolled back by forgetting it. From then on
-the derivation goes forward; if a party keeps it waiting, the user is told which. A destination
-that is lost then, or that cannot go on because an origin was, is a failure: what becomes of the
-filter is decided elsewhere.
+Until the first swap is requested, a move is rolled back by forgetting it. From then on it only goes
+forward; if a party holds it up, the user is told which. The move fails if a destination is lost
+then, or cannot go on because an origin was lost. What happens to the filter then is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """The filter will be put together again elsewhere, whatever becomes of the switch-over."""
+    """The filter will be recovered elsewhere, whatever happens to the move."""
 
     reason: str
 
@@ -64,7 +64,7 @@ class DeadlinePassed:
 
 
 class Initiator(Machine):
-    """Runs one derivation of `plan`; each phase may take `patience` seconds."""
+    """Runs one move by its `plan`; each phase may take `patience` seconds."""
 
     state: InitiatorState
 
@@ -129,7 +129,7 @@ class Initiator(Machine):
 
     def _lost(self, input: PartyLost, _: float) -> list[Effect]:
         if input.party not in self._waiting:
-            return []  # the destinations know what to do without it
+            return []  # the destinations go on without it, or refuse
         return self._end(Outcome.FAILED, f"{input.party!r} was lost")
 
     def _give_up(self, input: GivenUp, _: float) -> list[Effect]:

@@ -1,9 +1,9 @@
-"""The frame of the four machines: a transition table, ignored strays, and a story.
+"""The base of the four machines: a transition table, and a story of what happened.
 
-A machine never reads a clock or a socket. `handle(input, now)` returns effects; what a peer
-sends too late or twice is ignored by the table (an entry maps it to nothing), and only an input
-that the table does not know at all raises. The table declares where a transition may lead and
-what it may ask for, and `handle` holds the handler to it, so that what is drawn is what runs.
+A machine never reads a clock or a socket. `handle(input, now)` returns effects. Messages that a
+peer sends too late or twice have an entry without transition in the table, and are ignored; an
+input without any entry raises. The table declares the states and effects of each transition, and
+`handle` checks the handler against it, so that the documented table is what runs.
 """
 
 from __future__ import annotations
@@ -19,20 +19,18 @@ Handler = Callable[[Any, Any, float], list[Effect]]
 
 
 class Transition(NamedTuple):
-    """What handles an input in a state, the states it may lead to (the same one, if it may stay),
-    and the kinds of effects it may have: types of effects, and for a `Send` the message's type.
-    """
+    """What happens on an input in a state."""
 
     handler: Handler
-    to: tuple[Enum, ...]
-    effects: tuple[type, ...] = ()
+    to: tuple[Enum, ...]  # the states that may follow, also the same state if it may stay
+    effects: tuple[type, ...] = ()  # the kinds of effects; for a `Send`, the message's type
 
 
 Table = dict[tuple[Enum, type], Transition | None]
 
 
 def kind(effect: Effect) -> type:
-    """The type by which a table declares an effect."""
+    """The type under which a table declares an effect."""
     return type(effect.message) if isinstance(effect, Send) else type(effect)
 
 
@@ -52,14 +50,15 @@ class Machine:
 
     @property
     def waiting_for(self) -> tuple[Party, ...]:
-        """Whom this party's part waits for; itself, where something here has to be done first."""
+        """The parties that this part waits for; this party itself if something has to be done here
+        first."""
         return ()
 
     def handle(self, input: Any, now: float) -> list[Effect]:
         """Take one input at time `now` (seconds); return the effects, in order.
 
-        Raises UnexpectedInput for an input that this state's table does not name, and
-        AssertionError where the handler does what the table does not declare.
+        Raises UnexpectedInput for an input that the table does not have in this state, and
+        AssertionError if the handler does what the table does not declare.
         """
         try:
             transition = self.table[self.state, type(input)]
@@ -82,8 +81,8 @@ class Machine:
         return effects
 
     def validate(self) -> None:
-        """Raise AssertionError where an invariant of the machine does not hold."""
+        """Raise AssertionError if an invariant of the machine does not hold."""
 
     def story(self) -> tuple[Step, ...]:
-        """What happened, a step an input."""
+        """What happened: one step for each input."""
         return tuple(self._story)

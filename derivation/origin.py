@@ -1,10 +1,10 @@
 """The origin, where the filter runs until the switch-over.
 
-It goes on filtering until the ACKs of all its sources have arrived, in band, so that the pause of
-the stream is the hand-over alone. What it received but had not filtered by then is the buffer.
+It goes on filtering until the end markers of all its sources have arrived, so that the stream
+pauses only for the hand-over. What has arrived by then and was not filtered is the buffer.
 
 A filter that would be lost with its node, as one at its suppliers, is saved before anything else:
-from then on the loss of its new place is no worse than that of any other.
+from then on it can be recovered like any other.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ class OriginState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FilterSaved:
-    """The filter can go on elsewhere."""
+    """The filter can be recovered elsewhere from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class AckReceived:
-    """The in-band end of one of the origin's input flows. `lost`: its source is gone instead."""
+    """The end marker of one of the origin's input flows has arrived, or the flow's source is
+    `lost`."""
 
     flow: FlowId
     lost: bool = False
@@ -61,24 +62,21 @@ class AckReceived:
 
 @dataclass(frozen=True, slots=True)
 class StateCaptured:
-    """The filter stands still. `buffer` holds (supplier, events) in the order of arrival.
-
-    `error`: the filter was stopped meanwhile, and why. `inputs` and `outputs`: how far it has come.
-    """
+    """The filter has stopped running, and its state was taken."""
 
     state: dict[str, bytes]
-    buffer: tuple[tuple[str, Any], ...]
-    error: Error | None = None
-    inputs: Offsets = field(default_factory=dict)
-    outputs: Offsets = field(default_factory=dict)
+    buffer: tuple[tuple[str, Any], ...]  # (supplier, events) in the order of arrival
+    error: Error | None = None  # why the filter was stopped meanwhile, if it was
+    inputs: Offsets = field(default_factory=dict)  # what it has filtered
+    outputs: Offsets = field(default_factory=dict)  # what it has made
     ties: Ties = field(default_factory=Ties)
 
 
 class Origin(Machine):
-    """One derivation at one of its origins, `here`.
+    """A move at one of its origins, `here`.
 
-    `draining` are input flows, and their sources, that are not in the plan because they end anyway:
-    the sources have left, but what they sent may still be on its way.
+    `draining` are input flows, with their sources, that are not in the plan because they end
+    anyway: the sources have left, but their events may still be on the way.
     """
 
     state: OriginState
@@ -97,7 +95,7 @@ class Origin(Machine):
 
     @property
     def awaited(self) -> tuple[FlowId, ...]:
-        """The input flows whose ACK has not arrived."""
+        """The input flows whose end marker has not arrived."""
         return tuple(self._awaited)
 
     @property
@@ -153,7 +151,7 @@ class Origin(Machine):
         return [*effects, RemoveFilter()]
 
     def _share(self, destination: Party, captured: StateCaptured) -> HandOver[Any]:
-        """What one destination gets: all that concerns the suppliers that go there."""
+        """The hand-over for one destination: all that concerns the suppliers that go there."""
         plan = self.plan
         place = dict(plan.suppliers)
 

@@ -1,10 +1,13 @@
 """The vocabulary of third-party derivation: the plan, the messages, the effects.
 
-A derivation moves the production of a channel from its *origins* (the places that run the filter
-now) to its *destinations*. Each *source* feeds an origin through a flow: a FIFO stream from one
-outlet to one inlet. Phase one swaps the flows at the sources, phase two hands over state and
-buffer. Flows order themselves: a flow that *follows* others is held at its inlet until those
-have ended there.
+A derivation, also called a *move*, takes a channel's filter from its *origins*, where it runs now,
+to its *destinations*. Each *source* feeds an origin through a flow: a FIFO stream from one outlet
+to one inlet. Phase one swaps the flows at the sources, phase two hands over state and buffer. A
+flow that *follows* others is held at its inlet until those have ended there.
+
+A source ends its old flow with an *end marker* (the paper's ACK) and begins the new one with a
+*begin marker* (the paper's mark). Both travel *in band*: one after the last event of the old flow,
+the other before the first event of the new one.
 
     initiator                source                 origin               destination
         |------- Prepare ----------------------------->|                      |
@@ -12,13 +15,11 @@ have ended there.
         |<------ Prepared --------------------------------------------------- |
         |------- RequestSwap ----->|                   |                      |
         |------- Proceed ----------------------------->|                      |
-        |                          |== Ack (in band) =>|                      |
-        |                          |== Mark (in band) =======================>|
+        |                          |=== end marker ===>|                      |
+        |                          |=== begin marker ========================>|
         |                          |                   |---- HandOver ------->|
         |<------ Started ---------------------------------------------------- |
         |------- End ------------> | ----------------> | -------------------> |
-
-Messages in band travel inside the flow, behind its last event and before its first.
 """
 
 from __future__ import annotations
@@ -32,28 +33,25 @@ import msgspec
 Party = str  # the name of a node
 FlowId = int
 Error = tuple[str, str]  # its class, and its text
-Item = TypeVar("Item")  # of a buffer: one of a supplier's events, of which a machine knows nothing
+Item = TypeVar("Item")  # of a buffer: events of a supplier, or its end; opaque to machines
 Count = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # numpy can go on from there
 # How far a supplier's stream has come on a channel: (stream, count). The count goes up by one with
-# each event and with the end. The stream of a supplier is its outlet's id, so that a later supplier
-# of the same name is always further on; what a filter makes is counted in the stream it is made of.
+# each event and with the end. The stream is the id of the supplier's outlet, so that the offsets of
+# a later supplier of the same name are always higher. A filter's events are counted in the stream
+# from which it makes them.
 Offset = tuple[Count, Count]
 Offsets = dict[str, Offset]  # by supplier
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """One outlet's part: end the `old` flows and open the `new` one in the same instant.
-
-    `origin` is where the old flow leads when a filter moves; when a source offloads its fan-out
-    there are as many old flows as consumers, and no origin.
-    """
+    """One outlet's part: between two events, end the `old` flows and open the `new` one."""
 
     source: Party
-    old: tuple[FlowId, ...]
+    old: tuple[FlowId, ...]  # in an offload, those to all consumers that are handed over
     new: FlowId
     destination: Party
-    origin: Party | None = None
+    origin: Party | None = None  # where the old flow leads; None in an offload
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +64,23 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a derivation will change, drawn up before it begins.
+    """All that a move or an offload will change, drawn up before it begins."""
 
-    `suppliers` says at which destination each supplier's stream, and so its state, goes on;
-    one that is not named goes to the first destination. `saves`: the filter would be lost with
-    its origins, so that they have to save it before they are prepared.
-    """
-
-    move: int
+    move: int  # a number for this move or offload
     channel: str
     initiator: Party
     origins: tuple[Party, ...]
     destinations: tuple[Party, ...]
     swaps: tuple[Swap, ...]
     outputs: tuple[Output, ...] = ()
+    # At which destination each supplier's stream goes on, with its state; by default at the first.
     suppliers: tuple[tuple[str, Party], ...] = ()
+    # The filter would be lost with its origins: they have to save it before they are prepared.
     saves: bool = False
 
     @property
     def involved(self) -> tuple[Party, ...]:
-        """All that have a part in it beside the initiator, each once."""
+        """All parties but the initiator, each once."""
         sources = (swap.source for swap in self.swaps)
         return tuple(dict.fromkeys((*self.origins, *self.destinations, *sources)))
 
@@ -94,7 +89,7 @@ class Plan:
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="$"):
-    """Base of all that goes over the wire; the tag there is the class name."""
+    """The base of all messages that go over the wire, where the tag is the class name."""
 
 
 class Prepare(Message, frozen=True):
@@ -119,7 +114,7 @@ class Refused(Message, frozen=True):
 
 
 class Cancel(Message, frozen=True):
-    """Initiator to origins and destinations: forget the derivation; nothing was swapped."""
+    """Initiator to origins and destinations: forget the move; nothing was swapped."""
 
     move: int
 
@@ -132,65 +127,54 @@ class RequestSwap(Message, frozen=True):
 
 
 class Proceed(Message, frozen=True):
-    """Initiator to an origin: all are prepared, hand over when the ACKs are in."""
+    """Initiator to an origin: all are prepared; hand over when all end markers have arrived."""
 
     move: int
 
 
 class Ties(msgspec.Struct, frozen=True, array_like=True):
-    """What binds a filter to those around it; a machine only passes it on.
+    """What binds a filter to the nodes around it. Machines only pass it on."""
 
-    `outlets` (outlet -> node, subscriber): it has taken their flows to the end, up to `came`, and
-    they retain events for it until they hear that these are acknowledged. `have`: how far
-    subscribers have already what it makes, where it is making that again. `since`: where suppliers'
-    streams began for it.
-    """
-
+    # By outlet, (node, subscriber): outlets whose flows it has taken to the end, and which retain
+    # events for it until it acknowledges these.
     outlets: dict[int, tuple[Party, str]] = {}
-    came: Offsets = {}
-    have: dict[str, Offsets] = {}
-    since: Offsets = {}
+    came: Offsets = {}  # how far these flows had come
+    have: dict[str, Offsets] = {}  # by subscriber: what it has already and the filter makes again
+    since: Offsets = {}  # where suppliers' streams began for the filter
 
 
 class HandOver(Message, Generic[Item], frozen=True):
-    """Origin to destination: phase two, the actual request.
-
-    `state` is the filter's state by supplier and `buffer` the events that reached the origin
-    but not its filter, in order; both hold only what concerns this destination's suppliers.
-    `ended` are the origin's flows that its successor's flows follow; `lost` are those whose source
-    was lost before the ACK, so that what follows them follows a gap. `error`: the filter was
-    stopped before it could be handed over, and why. `inputs` and `outputs`: how far the filter has
-    come, by supplier, with what it took and with what it made.
-    """
+    """Origin to destination: phase two. It has only what concerns this destination's suppliers."""
 
     move: int
     origin: Party
-    state: dict[str, bytes]
-    buffer: tuple[Item, ...]
-    ended: tuple[FlowId, ...]
-    error: Error | None = None
+    state: dict[str, bytes]  # of the filter, by supplier
+    buffer: tuple[Item, ...]  # the events that reached the origin but not its filter, in order
+    ended: tuple[FlowId, ...]  # the origin's input flows, which the new flows follow
+    error: Error | None = None  # why the filter was stopped before, if it was
+    # Input flows whose source was lost before the end marker: what follows them follows a gap.
     lost: tuple[FlowId, ...] = ()
-    inputs: Offsets = {}
-    outputs: Offsets = {}
+    inputs: Offsets = {}  # what the filter has taken
+    outputs: Offsets = {}  # what it has made
     ties: Ties = Ties()
 
 
 class Started(Message, frozen=True):
-    """To the initiator: the filter runs at `party`, and all that feeds it goes there."""
+    """To the initiator: the filter runs at `party`, and all its sources feed it there."""
 
     move: int
     party: Party
 
 
 class End(Message, frozen=True):
-    """Initiator to all parties: it has come to its end, forget it."""
+    """Initiator to all parties: the move has ended, forget it."""
 
     move: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartyLost:
-    """Told by nobody: a node is gone, and what it has not sent will not come."""
+    """A node is gone, and what it has not sent will not come. Not a message of any party."""
 
     party: Party
 
@@ -200,7 +184,7 @@ class PartyLost:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send `message` to another party (or to oneself)."""
+    """Send `message` to a party, which may be this one."""
 
     to: Party
     message: Message
@@ -208,32 +192,32 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class EndFlow:
-    """Send the in-band end of a flow: to an origin this is the ACK."""
+    """End a flow, with an end marker."""
 
     flow: FlowId
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFlow:
-    """Send the in-band begin of a flow: to a destination this is the mark."""
+    """Begin a flow, with a begin marker."""
 
     flow: FlowId
 
 
 @dataclass(frozen=True, slots=True)
 class SaveFilter:
-    """From now on the filter can go on elsewhere: from a checkpoint, and what was retained
-    since."""
+    """Let the filter be recovered elsewhere from now on, from a checkpoint and what is retained
+    since then."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetSaved:
-    """It stays, and is lost with its node again."""
+    """Let the filter be lost with its node again: it stays here."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureState:
-    """Let the running batch end, start no other, and report state and buffer."""
+    """Let the running batch end, start no other, and report the state and the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,26 +227,27 @@ class RestoreState:
 
 @dataclass(frozen=True, slots=True)
 class MergeBuffer:
-    """Put the handed-over events before all that the new flows brought; drop what follows a gap."""
+    """Put the events of the hand-over before all that the new flows brought; drop flows that follow
+    a gap."""
 
     hand_over: HandOver[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class StartFilter:
-    """Open the outputs and run."""
+    """Open the output flows, and run the filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopFilter:
-    """Open the outputs and end them with this error: there is no filter to go on with."""
+    """Open the output flows and end them with this error: no filter can go on."""
 
     error: Error
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFilter:
-    """Drop the filter and its inlet; all it had is at the destinations."""
+    """Drop the filter and its inlet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,13 +263,13 @@ class CancelDeadline:
 class Outcome(Enum):
     COMPLETED = "completed"
     ROLLED_BACK = "rolled back"
-    FAILED = "failed"  # the filter has to be put together again
+    FAILED = "failed"  # the filter has to be recovered
     OVERDUE = "overdue"  # still under way, past its time
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Tell the user."""
+    """Tell the user the outcome."""
 
     outcome: Outcome
     reason: str = ""

@@ -1,7 +1,7 @@
 """The source (a supplier, or any outlet that feeds a filter): the atomic swap.
 
-All effects of a swap are carried out before the source's next event: what was sent before goes to
-the old place, ahead of the ACK; what comes after goes to the destination, behind the mark.
+All effects of a swap are carried out before the source's next event. Earlier events go to the old
+place, before the end marker; later ones go to the destination, after the begin marker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SourceState(Enum):
 
 
 class Source(Machine):
-    """One derivation at one source."""
+    """A move at one source."""
 
     state: SourceState
 

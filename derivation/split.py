@@ -1,8 +1,8 @@
-"""Which filters to move when a broker has too much to do: half of its load.
+"""Chooses the filters to move when a broker has too much to do: half of its load.
 
-Channels that are derived from each other on the broker form trees. A filter never moves without
-its dependants, those that derive from its channel: else its events would cross the network to
-the new broker and come back. Only the flow into what moves crosses it.
+Channels on the broker that are derived from each other form trees. A filter never moves without its
+dependants, the filters derived from its channel: otherwise its events would cross the network to
+the new broker and come back.
 """
 
 from __future__ import annotations
@@ -19,17 +19,13 @@ from derivation.protocol import Party
 class FilterLoad:
     """A filter that runs on the broker.
 
-    `load` is how much it does, in any unit that all share (busy seconds a second, say); `parent`
-    is the channel that its own is derived from. One that is not `movable` stays, and so does what
-    it derives from.
-
     Raises ValueError for a load that is negative or not finite.
     """
 
     channel: str
-    load: float
-    parent: str | None = None
-    movable: bool = True
+    load: float  # how much it does, in any unit that all filters share, as busy seconds a second
+    parent: str | None = None  # the channel that its own is derived from
+    movable: bool = True  # False: it stays, and with it the filters above it
 
     def __post_init__(self) -> None:
         if not 0 <= self.load < inf:
@@ -45,21 +41,21 @@ class MoveTo:
 
 
 def split(load: Sequence[FilterLoad], to: Party) -> tuple[MoveTo, ...]:
-    """The moves to `to` that halve what one broker does; dependants before what they depend on.
+    """The moves to `to` that halve the load of one broker, dependants first.
 
-    The heaviest tree or branch that keeps within half is taken first, and so on; at last one
-    that goes beyond it, if that is nearer to half. So what moves and what stays differ by no more
-    than the heaviest filter. Ties go by name, and the order of `load` does not matter. Where no
-    filter has any load, all count the same.
+    The heaviest tree or branch that stays within half of the load is taken first, then the next
+    heaviest, and so on; at last one that exceeds the half, if the result is nearer to it. So the
+    loads that move and stay differ by no more than the heaviest filter. Ties are resolved by name,
+    and the order of `load` does not matter. If no filter has any load, all count the same.
 
-    Empty where no move helps: there is one filter, or none, or only one that does anything. Never
-    all of them.
+    Never do all filters move. None do if that does not help: if there is only one filter, or only
+    one with any load.
 
-    Raises ValueError where a channel is named twice or is derived from itself.
+    Raises ValueError if a channel is named twice or is derived from itself.
     """
     ordered = parents_first(load)
     idle = not any(each.load for each in ordered)
-    # Exact numbers: sums that should be equal are.
+    # Exact numbers, so that equal sums compare equal.
     own = {each.channel: Fraction(1) if idle else Fraction(each.load) for each in ordered}
     branches = branches_of(ordered)
     stays = {each.channel: not each.movable for each in ordered}
@@ -68,7 +64,7 @@ def split(load: Sequence[FilterLoad], to: Party) -> tuple[MoveTo, ...]:
     taken = Fraction(0)
 
     def weight(channel: str) -> Fraction:
-        """Of its branch, as far as that can move."""
+        """The load of a channel's branch, 0 if a part of it cannot move."""
         if any(stays[each] for each in branches[channel]):
             return Fraction(0)
         return sum((own[each] for each in branches[channel] if each not in moved), Fraction(0))
@@ -88,9 +84,9 @@ def split(load: Sequence[FilterLoad], to: Party) -> tuple[MoveTo, ...]:
 
 
 def branches_of(ordered: Sequence[FilterLoad]) -> dict[str, list[str]]:
-    """Each channel with all that derive from it here, dependants first.
+    """Each channel with all that are derived from it here, dependants first.
 
-    `ordered`: as `parents_first` returns them.
+    `ordered` is the result of `parents_first`.
     """
     branches: dict[str, list[str]] = {}
     here = {each.channel for each in ordered}
@@ -102,9 +98,9 @@ def branches_of(ordered: Sequence[FilterLoad]) -> dict[str, list[str]]:
 
 
 def parents_first(load: Sequence[FilterLoad]) -> list[FilterLoad]:
-    """By depth, and by name within it.
+    """The filters by depth in their trees, and by name within a depth.
 
-    Raises ValueError where a channel is named twice or is derived from itself.
+    Raises ValueError if a channel is named twice or is derived from itself.
     """
     by_name = {each.channel: each for each in sorted(load, key=lambda each: each.channel)}
     if len(by_name) < len(load):

@@ -1,4 +1,4 @@
-"""What has happened to a derivation, in words, and who holds one up."""
+"""What has happened in a move, in words, and which parties hold one up."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ LISTED = 4  # items of a collection that are still listed one by one
 
 
 class Step(NamedTuple):
-    """One input of a machine: at which time (seconds, of its node's clock) it came, the states
-    before and after it, and what the machine did. Nothing in it holds on to events or states."""
+    """One input of a machine and what the machine did, as texts: a story does not keep events or
+    filters' states in memory."""
 
-    at: float
-    before: str
+    at: float  # seconds, by the node's clock
+    before: str  # the machine's state
     input: str
-    after: str
+    after: str  # the machine's state
     effects: tuple[str, ...]
 
 
 def describe(value: Any) -> str:
-    """An input, a message or an effect: its type and its fields, those that are empty left out.
+    """The text of an input, a message or an effect: its type, and its fields that are not empty.
 
     >>> describe(Send("dallas", Plan(7, "x", "hub", ("atlanta",), ("dallas",), ())))
     "Plan of 'x' to 'dallas'"
@@ -38,7 +38,7 @@ def describe(value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """A field in a few words, how much there is of what is long; nothing for what is empty."""
+    """A field in a few words: empty for an empty field, and only the size of a long one."""
     match value:
         case None | False | "" | b"" | ():
             return ""
@@ -64,8 +64,8 @@ def _listed(items: list[str]) -> str:
 
 
 def held_up_by(first: Sequence[Party], waits: Mapping[Party, Sequence[Party]]) -> tuple[Party, ...]:
-    """Follow who waits for whom, from `first` on, to those that wait for nobody else, or of whom
-    nothing is known; everybody on the way, where they wait for each other.
+    """The parties that hold up `first`. Follows which party `waits` for which others, to those that
+    wait for none, or of which nothing is known. If all wait for each other, all are returned.
 
     >>> held_up_by(["dallas"], {"dallas": ["atlanta", "JFK"], "atlanta": ["JFK"], "JFK": []})
     ('JFK',)

@@ -1,1 +1,1 @@
-"""Which filters move from which broker to which, by what status reports say."""
+"""Decides from status reports which filters move from which broker to which."""

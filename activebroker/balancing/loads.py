@@ -1,4 +1,4 @@
-"""From two status reports to the loads that a policy judges."""
+"""Makes the loads that a policy judges out of two status reports."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def broker_loads(
     seconds: float,
     stays: Container[str] = (),
 ) -> tuple[BrokerLoad, ...]:
-    """What the brokers' filters ask for, in CPU seconds a second, between reports that lie
+    """The loads of the brokers' filters, in CPU seconds a second, from two reports that are
     `seconds` apart.
 
-    That is what they have used, and in proportion to it what their queues have grown by, or less
-    what they have shrunk by: a filter that does not keep up asks for more than it gets, and one
-    that catches up for less. A filter's load includes that of those beside it. Channels that are
-    named in `stays` are not to move. A broker that did not answer both times is left out.
+    A filter's load is what it has used, corrected by how its queue has changed: a filter that does
+    not keep up asks for more than it gets, and one that catches up asks for less. It includes the
+    load of the filters beside it. Channels in `stays` are not to move. A broker that did not answer
+    both times is left out.
     """
     placed = Placed(status)
     return tuple(
@@ -54,7 +54,7 @@ def _stages(status: Status, broker: str) -> dict[int, StageStatus] | None:
 
 def _asked(now: StageStatus | None, before: StageStatus | None, seconds: float) -> float:
     if now is None:
-        return 0.0  # it is on its way
+        return 0.0  # it is being moved
     used = now.cpu_seconds
     if before is None:  # it came in between, perhaps with a queue
         return used / seconds

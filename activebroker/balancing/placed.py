@@ -1,4 +1,4 @@
-"""What was placed at brokers, by a status report, and what moves with it."""
+"""Which filters were placed at brokers, by a status report, and which others move with them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from derivation.split import MoveTo
 
 
 class Placed:
-    """The filters that were placed at brokers by name, or went on there after a death.
+    """The filters that were placed at brokers by name, or recovered there.
 
-    A filter derived at "supplier" from one of these runs beside it, and moves with it.
+    A filter that is derived from one of these at "supplier" runs beside it, and moves with it.
     """
 
     def __init__(self, status: Status) -> None:
@@ -20,7 +20,8 @@ class Placed:
         self._channels = {each.name: each for each in status.channels if not each.closed}
 
     def at(self, broker: str) -> dict[str, list[int]]:
-        """The channels whose filters were placed there, each with its stages and those beside."""
+        """The channels whose filters were placed at a broker, each with its stages and those
+        beside it."""
         found: dict[str, list[int]] = {}
         for channel in self._channels.values():
             carrier = self._carrier(channel.name)
@@ -29,11 +30,12 @@ class Placed:
         return found
 
     def parent(self, channel: str) -> str | None:
-        """The channel with whose filter goes what this one derives from."""
+        """The channel whose filter moves together with the filter of this channel's parent."""
         return self._carrier(self._channels[channel].parent)
 
     def with_those_beside(self, moves: Iterable[MoveTo]) -> tuple[MoveTo, ...]:
-        """All moves: what runs beside a filter goes before it, and is put beside it again."""
+        """The moves, with those of the filters beside: these move before a filter, and are then put
+        beside it again."""
         whole: list[MoveTo] = []
         for move in moves:
             beside = list(self._beside(move.channel))
@@ -42,7 +44,7 @@ class Placed:
         return tuple(whole)
 
     def _carrier(self, name: str | None) -> str | None:
-        """The channel whose filter a channel's own moves with."""
+        """The channel whose filter a channel's own filter moves with."""
         while name is not None and self._channels[name].at == SUPPLIER:
             name = self._channels[name].parent
         return name

@@ -1,4 +1,4 @@
-"""Which moves take half of a broker's work to another, by what a status report says."""
+"""Decides from a status report which moves take half of a broker's work to another broker."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from activebroker.core.errors import UnknownPlace, suggestion
 from activebroker.protocol.status import StageStatus, Status
 from derivation.split import FilterLoad, MoveTo, split
 
-PASSED = 0.02  # of the work for an event in Python: that for one which the predicate alone decides
+# The work for an event that the predicate alone decides, as a share of that for one in Python.
+PASSED = 0.02
 
 
 def split_moves(status: Status, broker: str, to: str) -> tuple[MoveTo, ...]:
-    """The moves, in order, after which half of what the filters at `broker` do is done at `to`.
+    """The moves, in order, that take half of the work of the filters at `broker` to `to`.
 
-    A filter's work is what it has done since it came there. A broker that has not told its
-    counters is taken for idle: all its filters count the same. A filter derived at "supplier" from
-    one there runs beside that: its work counts as its parent's, it moves before it, and the last
-    of its moves puts it beside it again.
+    A filter's work is what it has done since it came there. If the broker has not told its
+    counters, all its filters count the same. The work of a filter beside another, derived from it
+    at "supplier", counts as that one's; see `Placed.with_those_beside` for its moves.
 
-    Raises UnknownPlace where either is no broker, or both are the same.
+    Raises UnknownPlace if one of the two is not a broker, or both are the same.
     """
     placed = Placed(status)
     for name in (broker, to):
@@ -40,6 +40,6 @@ def split_moves(status: Status, broker: str, to: str) -> tuple[MoveTo, ...]:
 
 
 def _work(stage: StageStatus) -> float:
-    """In events that run through Python."""
+    """The work of a stage, as a number of events that run through Python."""
     passed = stage.taken_events - stage.python_events
     return stage.python_events + PASSED * passed

@@ -61,7 +61,7 @@ class Checkpoints:
                 return
         waiting = self.waiting.get(name, {})
         if moving is None and not made.recovers:
-            waiting.clear()  # sent before the filter came to stay where it is
+            waiting.clear()  # sent before the filter was lost with its suppliers again
         for stage, node in places.items():
             if (taken := waiting.pop(stage, None)) is not None:
                 # Each stage of a filter at its suppliers has a part of the checkpoint.

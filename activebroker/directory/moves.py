@@ -36,7 +36,7 @@ class Moves:
         self._endings = endings
 
     def move(self, body: Move) -> Change:
-        """Move a derived channel's filter. Raises MoveFailed, or what is wrong with the request."""
+        """Move a derived channel's filter. Raises MoveFailed, or an error about the request."""
         channel = channel_named(self._graph, body.channel)
         if not isinstance(channel, Derived):
             raise InvalidFilter(

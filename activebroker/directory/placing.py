@@ -73,7 +73,7 @@ class Placing:
         asked = channel.asked
         places = [channel.owner, *self._recoveries.candidates(channel)]
         places += [stage.node for stage in channel.stages.values()]
-        for node in (*dict.fromkeys(places), None):  # None: before it ends
+        for node in (*dict.fromkeys(places), None):  # None: catch up once more
             behind = yield from self._queue.catch_up()
             if not self._is_beside(channel):
                 return  # it ended, or goes on elsewhere

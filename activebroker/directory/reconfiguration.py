@@ -26,7 +26,7 @@ CHANGING = "is still changing: what it has made before is not acknowledged"
 def reconfigure(wiring: Wiring, body: Reconfigure) -> Change:
     """Give the filter of a derived channel the parameters of another envelope.
 
-    Raises ReconfigurationFailed, or what is wrong with the request.
+    Raises ReconfigurationFailed, or an error about the request.
     """
     graph = wiring.graph
     channel = channel_named(graph, body.channel)

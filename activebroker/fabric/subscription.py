@@ -177,6 +177,6 @@ class Batches:
 
 
 async def _others_turn() -> None:
-    import asyncio  # here: it takes a tenth of the time that `import activebroker` may
+    import asyncio  # here: it costs a tenth of the time that `import activebroker` may take
 
     await asyncio.sleep(0)

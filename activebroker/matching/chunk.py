@@ -19,22 +19,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Chunk:
-    """A batch that flows share, so that it is serialised once for all of them.
-
-    `certain`: the predicate that selected it is True for every row; otherwise some rows are here
-    because the filter would raise on them, and the filter has to see them. `upto` is the offset
-    behind its last row in the supplier's stream, selected or not; `rows` are the counts of a
-    selection's rows in the stream of a filter (None: all that lead up to `upto`).
-    """
+    """A batch that flows share, so that it is serialised once for all of them."""
 
     batch: Batch
+    # The predicate that selected the rows is True for each of them. Otherwise the filter has to see
+    # them: on some it may raise.
     certain: bool = True
-    upto: tuple[int, int] = (0, 0)
+    upto: tuple[int, int] = (0, 0)  # the offset after its last row, selected or not
     _buffers: list[Any] | None = None
-    _rows: np.ndarray | None = None
+    _rows: np.ndarray | None = None  # None: all rows up to `upto` are here
 
     @property
     def rows(self) -> np.ndarray:
+        """The counts of its rows in the stream."""
         if self._rows is None:
             self._rows = np.arange(self.upto[1] - self.batch.num_rows, self.upto[1])
         return self._rows
@@ -45,24 +42,24 @@ class Chunk:
 
     @property
     def buffers(self) -> list[Any]:
-        """The batch as it goes on the wire."""
+        """The batch as it goes over the wire."""
         if self._buffers is None:
             self._buffers = dump(self.batch)
         return self._buffers
 
 
 def renumbered(chunk: Chunk, upto: tuple[int, int]) -> Chunk:
-    """The same events at another place of another stream."""
+    """The same events with another offset."""
     return Chunk(chunk.batch, chunk.certain, upto, chunk._buffers)
 
 
 def doubted(chunk: Chunk) -> Chunk:
-    """The same events, which the filter has to see."""
+    """The same events, not `certain`: the filter has to see them."""
     return Chunk(chunk.batch, False, chunk.upto, chunk._buffers, chunk._rows)
 
 
 def split(chunk: Chunk, since: tuple[int, int], by_seq: bool) -> tuple[Chunk | None, Chunk | None]:
-    """What comes before offset `since`, and what from there on.
+    """The part of a chunk before offset `since`, and the part from there on.
 
     `by_seq`: the rows' counts are their sequence numbers, as in a supplier's own stream.
     """
@@ -86,8 +83,8 @@ def split(chunk: Chunk, since: tuple[int, int], by_seq: bool) -> tuple[Chunk | N
 
 @lru_cache(maxsize=4096)
 def parse(text: str | None) -> Predicate | None:
-    """The predicate of its JSON text, where None wants everything. None: this release cannot read
-    it, so that anything may be wanted."""
+    """The predicate of a JSON text; the text None stands for everything. Returns None if this
+    release cannot read the text, so that anything may be wanted."""
     if text is None:
         return TRUE
     try:
@@ -98,7 +95,7 @@ def parse(text: str | None) -> Predicate | None:
 
 
 def union(texts: Iterable[str | None]) -> str | None:
-    """The JSON text of what any of these predicates wants; None wants everything."""
+    """The JSON text of what any of these predicates wants; None stands for everything."""
     wanted: Predicate = FALSE
     for text in texts:
         if text is None or (predicate := parse(text)) is None:
@@ -108,7 +105,8 @@ def union(texts: Iterable[str | None]) -> str | None:
 
 
 class Selection:
-    """What each predicate keeps of a chunk; equal predicates, and untyped contents, once."""
+    """What predicates select from a chunk. Each predicate is evaluated once, and untyped contents
+    are read once."""
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
@@ -116,10 +114,11 @@ class Selection:
         self._read: Reading | None = None
 
     def of(self, predicate: Predicate | None) -> Chunk | None:
-        """None for nothing, the chunk itself for everything.
+        """The rows that a predicate wants: the chunk itself if it wants all, None if it wants none.
 
-        Rows on which the predicate raises are kept: the filter raises there too, visibly. So are
-        untyped contents that this process cannot read, and all where it cannot read the predicate.
+        Rows on which the predicate raises are selected, since the filter raises on them, too. So
+        are untyped contents that this process cannot read, and all rows if it cannot read the
+        predicate.
         """
         if predicate not in self._found:
             self._found[predicate] = self._select(predicate)
@@ -136,7 +135,7 @@ class Selection:
             keep = np.ones(batch.num_rows, np.bool_)
             readable = np.ones(batch.num_rows, np.bool_)
             readable[[each.row for each in unreadable]] = False
-            # Not `matches`: that takes a mapping for a row, where the filter would see a dict.
+            # Not `matches`, which takes a mapping for a row; for the filter it is a dict.
             keep[readable] = [predicate.evaluate(event.content) is not False for event in events]
             certain = False
         else:
@@ -150,5 +149,5 @@ class Selection:
 
 
 def select(chunk: Chunk, predicate: Predicate | None) -> Chunk | None:
-    """What one predicate keeps of a chunk; see `Selection`."""
+    """What one predicate selects from a chunk; see `Selection`."""
     return Selection(chunk).of(predicate)

@@ -78,7 +78,7 @@ class Moves:
         self._origins: dict[int, _AtOrigin] = {}
         self._destinations: dict[int, _AtDestination] = {}
         self._sources: dict[tuple[int, int], Source] = {}
-        self._stories: dict[int, list[dict[str, Any]]] = {}  # of the last that have ended
+        self._stories: dict[int, list[dict[str, Any]]] = {}  # of the last moves that have ended
 
     def receive(self, body: Body, buffers: Sequence[Any]) -> bool:
         """Handle a message of a move; False if the message is of another kind."""
@@ -146,7 +146,7 @@ class Moves:
             self._at_origin(move, captured)
 
     def saved(self, stage_id: int) -> None:
-        """The filter of a stage can go on elsewhere."""
+        """The filter of a stage can be recovered elsewhere from now on."""
         for move, _ in self._origins_of(stage_id, OriginState.SAVING):
             self._at_origin(move, origin.FilterSaved())
 

@@ -1,1 +1,1 @@
-"""What nodes say to each other, and nothing that decides. Start with `messages.py`."""
+"""The messages that nodes send each other. Start with `messages.py`."""

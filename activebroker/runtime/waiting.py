@@ -67,7 +67,7 @@ class Condition:
     async def arrives(self, predicate: Callable[[], bool], patience: float | None) -> bool:
         """`wait_for`, for a coroutine, which must not hold the lock. It can be cancelled at any
         moment."""
-        import asyncio  # here: it takes a tenth of the time that `import activebroker` may
+        import asyncio  # here: it costs a tenth of the time that `import activebroker` may take
 
         loop = asyncio.get_running_loop()
         waker = _waker(loop)

@@ -68,7 +68,7 @@ class Inlets:
         if (inlet := self._plane.inlets.get(id)) is not None:
             inlet.close(flows)
             if (stage := self._plane.stages.get(id)) is not None:
-                stage.outlet.let_go()  # none of its filters will go on elsewhere
+                stage.outlet.let_go()  # no filter of the channel will go on elsewhere
             self._after(inlet)
 
     def abandon(self, id: int, reason: str) -> None:

@@ -139,7 +139,8 @@ class Outlet:
 
     @property
     def ready(self) -> bool:
-        """Whether no flow waits for credit, not too much is retained, and nobody is awaited."""
+        """Whether no flow waits for credit, not too much is retained, and no subscriber is
+        awaited."""
         return (
             not self.awaited
             and not any(flow.waiting for flow in self.flows.values())
@@ -225,7 +226,7 @@ class Outlet:
             self.end_flow(spec.id, finished=self.ended, error=self.error, retains=True)
 
     def set_predicate(self, subscriber: str, predicate: str | None, certain: bool = True) -> None:
-        """Change what a subscriber wants, also while no flow leads to it."""
+        """Change what a subscriber wants, even if it has no flow now."""
         if (known := self.subscribers.get(subscriber)) is not None:
             known.predicate, known.certain = parse(predicate), certain
 

@@ -90,7 +90,7 @@ class Outlets:
         self._plane.touch(id)
 
     def let_go(self, outlet: Outlet) -> None:
-        """The channel is being closed: none of its filters will go on elsewhere."""
+        """The channel is being closed: no subscriber of the outlet will resume."""
         outlet.let_go()
         self._plane.touch(outlet.id)
 

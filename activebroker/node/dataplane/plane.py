@@ -41,7 +41,7 @@ class InputEnded:
 
 @dataclass(frozen=True, slots=True)
 class FilterSaved:
-    """The filter of a stage can go on elsewhere, or there is nothing to save any more."""
+    """The filter of a stage can be recovered elsewhere, or there is nothing to save any more."""
 
     stage: int
 

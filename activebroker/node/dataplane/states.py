@@ -18,8 +18,7 @@ class StageState(Enum):
     ENDED = auto()  # nothing more leaves, whatever comes
 
 
-# A filter may be stopped, or a stage ended from outside, in every state; so every state may be the
-# one before ENDED.
+# A filter may be stopped, or a stage ended from outside, in every state: so ENDED may follow each.
 NEXT: dict[StageState, tuple[StageState, ...]] = {
     StageState.LOADING: (StageState.IDLE, StageState.ENDED),
     StageState.IDLE: (

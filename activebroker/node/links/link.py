@@ -117,7 +117,7 @@ class Link:
         return taken
 
     def greet(self) -> None:
-        """Say something, so that the transport connects."""
+        """Send a `Heard`, so that the transport connects."""
         self._say(Heard())
 
     @property
