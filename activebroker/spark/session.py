@@ -154,6 +154,8 @@ def _settings(folder: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "4",
         # Planning again between the stages of a job costs more than our small jobs take.
         "spark.sql.adaptive.enabled": "false",
+        # Making a note of where each column was written takes longer than making the column.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.master": master or "local[2]",
     }
     if local:
