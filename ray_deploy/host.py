@@ -28,7 +28,7 @@ from activebroker.core.errors import (
 from activebroker.fabric import JoinedHost, serve
 from activebroker.fabric.hosting import OnFailures
 from activebroker.fabric.keys import signing_key
-from activebroker.protocol.messages import Leave
+from activebroker.protocol.requests import Leave
 from activebroker.runtime import Runtime, Succession
 from activebroker.transport import generate_key
 from ray_deploy import session

@@ -14,7 +14,7 @@ import typer
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.directory.deaths import Budget
 from activebroker.fabric import find_key, serve
-from activebroker.protocol.messages import Leave
+from activebroker.protocol.requests import Leave
 from activebroker.runtime import Runtime
 
 log = logging.getLogger(__name__)

@@ -23,13 +23,12 @@ from activebroker.directory.placing import Placing
 from activebroker.directory.requests import Change
 from activebroker.directory.versions import add_version, share_versions
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import (
+from activebroker.protocol.orders import CloseOutlet, OpenOutlet
+from activebroker.protocol.requests import (
     CloseChannel,
-    CloseOutlet,
     CloseSupplier,
     Derive,
     OpenChannel,
-    OpenOutlet,
     OpenSupplier,
     Subscribe,
     Unsubscribe,

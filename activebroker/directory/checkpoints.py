@@ -6,12 +6,8 @@ from activebroker.directory.context import Context
 from activebroker.directory.parts import SUPPLIER, Derived
 from activebroker.directory.requests import Change, RequestQueue
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import (
-    CheckpointKept,
-    CheckpointTaken,
-    ForgetSaved,
-    ForgetSubscriber,
-)
+from activebroker.protocol.messages import CheckpointKept, CheckpointTaken
+from activebroker.protocol.orders import ForgetSaved, ForgetSubscriber
 from activebroker.protocol.specs import merged
 
 

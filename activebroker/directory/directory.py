@@ -32,9 +32,9 @@ from activebroker.directory.requests import (
 )
 from activebroker.directory.stories import Stories
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import (
+from activebroker.protocol.messages import CheckpointTaken, OutletDrained, PeerSuspected
+from activebroker.protocol.requests import (
     ChangeRequest,
-    CheckpointTaken,
     ClaimName,
     CloseChannel,
     CloseSupplier,
@@ -45,8 +45,6 @@ from activebroker.protocol.messages import (
     Offload,
     OpenChannel,
     OpenSupplier,
-    OutletDrained,
-    PeerSuspected,
     Question,
     Reconfigure,
     ReportStatus,

@@ -11,9 +11,9 @@ from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.recovery import Stages
 from activebroker.directory.requests import Attempt, Calls, Change, RequestQueue
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import (
+from activebroker.protocol.messages import CallBody
+from activebroker.protocol.orders import (
     AbandonInlet,
-    CallBody,
     CloseInlet,
     CloseOutlet,
     FinishFlow,

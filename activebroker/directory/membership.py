@@ -14,17 +14,15 @@ from activebroker.directory.endings import Endings
 from activebroker.directory.leases import Leases
 from activebroker.directory.parts import Derived
 from activebroker.directory.requests import Change, RequestQueue
-from activebroker.protocol.messages import (
-    GRACE,
+from activebroker.protocol.messages import GRACE, MembersChanged, PeerSuspected
+from activebroker.protocol.orders import ReportNode
+from activebroker.protocol.requests import (
     ChangeRequest,
     ClaimName,
     Derive,
     Join,
     Leave,
-    MembersChanged,
     OpenSupplier,
-    PeerSuspected,
-    ReportNode,
 )
 from activebroker.protocol.specs import Member
 

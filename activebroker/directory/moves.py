@@ -11,7 +11,8 @@ from activebroker.directory.parts import SUPPLIER, Channel, Derived, Flow, Made,
 from activebroker.directory.planning import PlannedMove, plan_move, plan_offload
 from activebroker.directory.requests import Attempt, Change, RequestQueue
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import Move, Offload, ReportNode
+from activebroker.protocol.orders import ReportNode
+from activebroker.protocol.requests import Move, Offload
 from derivation.protocol import Finish, Outcome
 from derivation.story import held_up_by
 

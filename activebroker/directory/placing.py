@@ -16,7 +16,7 @@ from activebroker.directory.parts import CONSUMER, SUPPLIER, Channel, Derived
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.requests import Change, RequestQueue
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import Move
+from activebroker.protocol.requests import Move
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from activebroker.directory.context import Context
 from activebroker.directory.graph import Graph
 from activebroker.directory.parts import Derived, Flow, Inlet, Made, Outlet, Relay, Root, Stage
 from activebroker.matching import union
-from activebroker.protocol.messages import Move, Offload, PrepareMove, SwapFlows
+from activebroker.protocol.messages import PrepareMove, SwapFlows
+from activebroker.protocol.requests import Move, Offload
 from activebroker.protocol.specs import FlowSpec, StageSpec
 from derivation.initiator import Begun, DeadlinePassed, GivenUp, Initiator
 from derivation.protocol import (

@@ -15,7 +15,8 @@ from activebroker.directory.parts import Derived, Flow, Next, Outlet
 from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
 from activebroker.matching import union
-from activebroker.protocol.messages import ChangeStage, KeepStage, Reconfigure, ReportSent
+from activebroker.protocol.orders import ChangeStage, KeepStage, ReportSent
+from activebroker.protocol.requests import Reconfigure
 from activebroker.protocol.specs import Offsets, later
 
 STAYS = "stays as it was"

@@ -19,7 +19,7 @@ from activebroker.directory.parts import Derived, Made, Relay, inputs_of
 from activebroker.directory.recovery import PROOF, Recovery, Refusals, Stages
 from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import ReportSent, Undeploy
+from activebroker.protocol.orders import ReportSent, Undeploy
 from activebroker.protocol.specs import NOWHERE, Offsets
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from activebroker.directory.parts import (
 )
 from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import Deploy, OpenFlow, ReleaseInlet, ReportNode, Undeploy
+from activebroker.protocol.orders import Deploy, OpenFlow, ReleaseInlet, ReportNode, Undeploy
 from activebroker.protocol.specs import Member, Offsets, later
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from activebroker.directory.context import Context, Done
 from activebroker.directory.graph import Graph
 from activebroker.directory.parts import Channel, Root
 from activebroker.directory.stories import Stories
-from activebroker.protocol.messages import ReportNode
+from activebroker.protocol.orders import ReportNode
 from activebroker.protocol.status import (
     ChannelStatus,
     MemberStatus,

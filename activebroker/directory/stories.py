@@ -18,7 +18,7 @@ from activebroker.core.errors import ActiveBrokerError, UnknownChannel, suggesti
 from activebroker.directory.context import Context, Done
 from activebroker.directory.planning import PlannedMove
 from activebroker.directory.requests import RequestQueue
-from activebroker.protocol.messages import ReportStory
+from activebroker.protocol.orders import ReportStory
 from activebroker.protocol.status import EndedMove, MoveStatus
 from derivation.protocol import Finish, Outcome, Party, Plan
 from derivation.story import Step

@@ -8,13 +8,11 @@ from activebroker.core.errors import ActiveBrokerError, Unreachable
 from activebroker.directory.context import Context
 from activebroker.directory.parts import Channel, Derived, Flow, Stage
 from activebroker.directory.requests import Attempt, Calls, Change
-from activebroker.protocol.messages import (
-    CallBody,
+from activebroker.protocol.messages import CallBody, ExpectFlow, Greet
+from activebroker.protocol.orders import (
     CloseFlow,
     Deploy,
-    ExpectFlow,
     ForgetSubscriber,
-    Greet,
     OpenFlow,
     SetPredicate,
     Undeploy,

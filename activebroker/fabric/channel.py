@@ -13,7 +13,7 @@ from activebroker.fabric.membership import Membership
 from activebroker.fabric.subscription import Subscription
 from activebroker.fabric.supplier import Supplier
 from activebroker.filters import FilterSpec, analyse, pack
-from activebroker.protocol.messages import (
+from activebroker.protocol.requests import (
     CloseChannel,
     Derive,
     OpenSupplier,

@@ -22,7 +22,7 @@ from activebroker.fabric.channel import Channel
 from activebroker.fabric.closing import Closing
 from activebroker.fabric.hosting import EmbeddedHost, Host, JoinedHost
 from activebroker.fabric.membership import PATIENCE, Membership
-from activebroker.protocol.messages import OpenChannel, TellStory
+from activebroker.protocol.requests import OpenChannel, TellStory
 from derivation.balance import Balance, Policy
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,8 @@ from activebroker.directory.deaths import Budget
 from activebroker.directory.parts import FIXED_PLACES
 from activebroker.fabric.keys import find_key, is_loopback, signing_key
 from activebroker.filters import Envelope, Payload, Runner
-from activebroker.protocol.messages import FailuresReported, Join, Leave
+from activebroker.protocol.messages import FailuresReported
+from activebroker.protocol.requests import Join, Leave
 from activebroker.protocol.specs import Member
 from activebroker.runtime import MakeRunner, Runtime, Succession, python_runner, warm_up
 from activebroker.transport import (

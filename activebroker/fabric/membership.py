@@ -30,11 +30,10 @@ from activebroker.fabric.hosting import Host, leave
 from activebroker.fabric.program import Program
 from activebroker.fabric.rejoining import Rejoining
 from activebroker.filters import Envelope
-from activebroker.protocol.messages import (
-    CallBody,
+from activebroker.protocol.messages import CallBody, FailuresReported
+from activebroker.protocol.requests import (
     CloseChannel,
     Derive,
-    FailuresReported,
     Move,
     Offload,
     OpenChannel,

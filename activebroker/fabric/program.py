@@ -14,7 +14,8 @@ from activebroker.core.errors import (
     NameTaken,
     Unreachable,
 )
-from activebroker.protocol.messages import CallBody, Derive, OpenChannel, OpenSupplier, Subscribe
+from activebroker.protocol.messages import CallBody
+from activebroker.protocol.requests import Derive, OpenChannel, OpenSupplier, Subscribe
 from activebroker.runtime import EventQueue, PublishBuffer, Runtime
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from activebroker.fabric.closing import CLOSING, Closing, time_left
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.membership import Membership
 from activebroker.filters import Failure
-from activebroker.protocol.messages import Unsubscribe
+from activebroker.protocol.requests import Unsubscribe
 from activebroker.runtime import EventQueue, turn
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from activebroker.core.errors import ActiveBrokerError, Closed, Unreachable
 from activebroker.fabric.bound import Bound
 from activebroker.fabric.closing import CLOSING, Publishing
 from activebroker.fabric.membership import PUBLISHING, Membership
-from activebroker.protocol.messages import CloseSupplier, Offload
+from activebroker.protocol.requests import CloseSupplier, Offload
 from activebroker.runtime import PublishBuffer
 
 log = logging.getLogger(__name__)

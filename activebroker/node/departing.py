@@ -19,8 +19,9 @@ from activebroker.node.dataplane.plane import Plane
 from activebroker.node.dataplane.stages import Stages
 from activebroker.node.effects import Departed, ForgetPeer, OutletClosed, SetTimer
 from activebroker.node.links.peers import Peers
+from activebroker.protocol.flows import Events
 from activebroker.protocol.frame import Buffers
-from activebroker.protocol.messages import Body, Events
+from activebroker.protocol.messages import Body
 from activebroker.protocol.specs import Offset, Offsets, later
 
 # Seconds that outlets wait for the subscribers of the node before. That is less than a `close` that

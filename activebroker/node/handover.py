@@ -7,8 +7,9 @@ from typing import Any
 
 from activebroker.events import TypeRegistry, describe, load
 from activebroker.matching import Chunk
+from activebroker.protocol.flows import StreamEnded
 from activebroker.protocol.frame import Buffers
-from activebroker.protocol.messages import ChunkHead, StreamEnded
+from activebroker.protocol.messages import ChunkHead
 
 Item = Chunk | StreamEnded
 

@@ -69,34 +69,36 @@ from activebroker.node.links.calls import Calls
 from activebroker.node.links.peers import Peers
 from activebroker.node.moves import Moves
 from activebroker.node.orders import Orders
+from activebroker.protocol.flows import (
+    Acknowledged,
+    CreditReturned,
+    Events,
+    FlowDropped,
+    FlowEnded,
+    FlowOpened,
+    FlowRewound,
+    StreamEnded,
+    TypeAnnounced,
+)
 from activebroker.protocol.frame import Buffers, Frame, decode
 from activebroker.protocol.messages import (
-    Acknowledged,
     Answer,
     Body,
     Call,
     CallBody,
     CheckpointKept,
     CheckpointTaken,
-    CreditReturned,
-    Events,
     ExpectFlow,
     Expelled,
     FailuresReported,
-    FlowDropped,
-    FlowEnded,
-    FlowOpened,
-    FlowRewound,
     Greet,
     Heard,
-    Join,
     MembersChanged,
-    Order,
     OutletDrained,
     PeerSuspected,
-    StreamEnded,
-    TypeAnnounced,
 )
+from activebroker.protocol.orders import Order
+from activebroker.protocol.requests import Join
 from activebroker.protocol.specs import UNPLACED, Member
 from derivation.protocol import Prepared, Refused, Started
 

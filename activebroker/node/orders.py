@@ -28,14 +28,14 @@ from activebroker.node.effects import (
 )
 from activebroker.node.links.peers import Peers
 from activebroker.node.moves import Moves
-from activebroker.protocol.messages import (
+from activebroker.protocol.messages import FailuresReported
+from activebroker.protocol.orders import (
     AbandonInlet,
     ChangeStage,
     CloseFlow,
     CloseInlet,
     CloseOutlet,
     Deploy,
-    FailuresReported,
     FinishFlow,
     ForgetSaved,
     ForgetSubscriber,

@@ -68,7 +68,8 @@ from activebroker.node.effects import (
 )
 from activebroker.node.executor import MakeRunner
 from activebroker.node.node import Node
-from activebroker.protocol.messages import CallBody, ClaimName, FailuresReported, Unsubscribe
+from activebroker.protocol.messages import CallBody, FailuresReported
+from activebroker.protocol.requests import ClaimName, Unsubscribe
 from activebroker.protocol.specs import Member
 from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer

@@ -13,8 +13,8 @@ from activebroker.core.errors import ActiveBrokerError, FilterStopped, ProtocolE
 from activebroker.node import effects as fx
 from activebroker.node.dataplane import failing
 from activebroker.node.dataplane.stage import Stage
+from activebroker.protocol.flows import Events
 from activebroker.protocol.frame import decode
-from activebroker.protocol.messages import Events
 from derivation.protocol import HandOver
 
 # States are not among them: a filter that has lost its own goes on all the same.

@@ -18,7 +18,8 @@ from activebroker.node import effects as fx
 from activebroker.node.effects import Departed
 from activebroker.node.executor import Answer, Executor, Work, python_runner
 from activebroker.node.node import TICK, Node
-from activebroker.protocol.messages import CallBody, FailuresReported, Join
+from activebroker.protocol.messages import CallBody, FailuresReported
+from activebroker.protocol.requests import Join
 from activebroker.protocol.specs import Member, StageSpec
 from activebroker.simulation import edge
 from activebroker.simulation.course import Course

@@ -12,7 +12,7 @@ from rich.text import Text
 from activebroker.directory.parts import CONSUMER, SUPPLIER, Derived
 from activebroker.directory.planning import PlannedMove
 from activebroker.node.node import Node
-from activebroker.protocol.messages import Move, Offload
+from activebroker.protocol.requests import Move, Offload
 from activebroker.simulation.machines import planned
 from activebroker.simulation.outcome import Carried
 from activebroker.simulation.reference import FILTERS, RAISING, RECONFIGURED

@@ -11,7 +11,8 @@ from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
 from activebroker.node.effects import Departed, InletOpened
-from activebroker.protocol.messages import CallBody, OpenSupplier, Subscribe
+from activebroker.protocol.messages import CallBody
+from activebroker.protocol.requests import OpenSupplier, Subscribe
 from activebroker.simulation.host import Host
 from activebroker.simulation.users import Users
 

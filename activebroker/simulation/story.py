@@ -7,8 +7,9 @@ from typing import Any
 
 from activebroker.events import Batch, load
 from activebroker.node.node import Node
-from activebroker.protocol import messages as m
+from activebroker.protocol.flows import CreditReturned, Events, FlowEnded, FlowOpened, TypeAnnounced
 from activebroker.protocol.frame import decode
+from activebroker.protocol.messages import Answer, Call, Heard, PrepareMove, SwapFlows
 from activebroker.simulation.edge import NONSENSE
 from activebroker.simulation.reference import ITEM
 from derivation.protocol import Plan
@@ -29,9 +30,9 @@ class Flows:
         """What a frame says, and in which derivation; nothing for what is not worth a line."""
         head = decode(frame[0])
         match head.body:
-            case m.Heard() | m.TypeAnnounced() | m.CreditReturned():
+            case Heard() | TypeAnnounced() | CreditReturned():
                 return "", None
-            case m.Events(to, supplier, fingerprint):
+            case Events(to, supplier, fingerprint):
                 flows = ", ".join(str(flow) for flow, _ in to)
                 if fingerprint == ITEM.fingerprint:
                     if list(frame[1]) == [NONSENSE]:
@@ -39,18 +40,18 @@ class Flows:
                     batch = load(ITEM, supplier, frame[1])
                     return f"{summary(batch)} in flow {flows}", None
                 return f"events of {supplier} in flow {flows}", None
-            case m.FlowOpened(flow, after=after):
+            case FlowOpened(flow, after=after):
                 behind = f" behind {', '.join(map(str, after))}" if after else ""
                 return f"begin of flow {flow}{behind}", self._moves.get(flow)
-            case m.FlowEnded(flow):
+            case FlowEnded(flow):
                 return f"end of flow {flow}", self._moves.get(flow)
-            case m.PrepareMove(prepare):
+            case PrepareMove(prepare):
                 return f"PrepareMove {prepare.plan.channel}", prepare.plan.move
-            case m.SwapFlows(request):
+            case SwapFlows(request):
                 return "SwapFlows", request.move
-            case m.Call(number, body):
+            case Call(number, body):
                 return f"{type(body).__name__}, call {number}", None
-            case m.Answer(number, _, error):
+            case Answer(number, _, error):
                 return f"answer to {number}" + (f": {error[0]}" if error else ""), None
             case body:
                 return type(body).__name__, getattr(body, "move", None)

@@ -18,8 +18,8 @@ from activebroker.events import Batch
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
 from activebroker.node.effects import InletClosed
-from activebroker.protocol.messages import (
-    CallBody,
+from activebroker.protocol.messages import CallBody
+from activebroker.protocol.requests import (
     CloseChannel,
     CloseSupplier,
     Derive,

@@ -11,7 +11,7 @@ from simpy.events import Event
 
 from activebroker.node import effects as fx
 from activebroker.node.effects import Departed, PeerEnded
-from activebroker.protocol.messages import ClaimName, Join
+from activebroker.protocol.requests import ClaimName, Join
 from activebroker.protocol.specs import Member
 from activebroker.simulation import story
 from activebroker.simulation.host import NOTHING, Host, Surroundings

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from activebroker.filters import Envelope
 from activebroker.matching import Chunk
 from activebroker.node.dataplane.inlet import InFlow, supplier_of
-from activebroker.protocol.messages import StreamEnded
+from activebroker.protocol.flows import StreamEnded
 from activebroker.protocol.specs import NOWHERE, Offsets
 
 SOURCE_LOST = "a source of its events was lost meanwhile"

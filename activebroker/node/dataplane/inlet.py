@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from activebroker.core.errors import Unreachable, flatten
 from activebroker.matching import Chunk, split
-from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.flows import FlowEnded, StreamEnded
 from activebroker.protocol.specs import NOWHERE, Offset, Offsets
 from derivation.protocol import Error
 

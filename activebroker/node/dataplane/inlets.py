@@ -20,7 +20,7 @@ from activebroker.node.dataplane.inlet import InFlow, Inlet, supplier_of
 from activebroker.node.dataplane.outlet import WINDOW, Item
 from activebroker.node.dataplane.plane import Arrival, InputBegan, InputEnded, Plane
 from activebroker.node.effects import Deliver, EndSubscription
-from activebroker.protocol.messages import (
+from activebroker.protocol.flows import (
     Acknowledged,
     CreditReturned,
     Events,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from activebroker.events import ANY
 from activebroker.matching import Chunk, Selection, doubted, parse, renumbered, select, split
-from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.flows import FlowEnded, StreamEnded
 from activebroker.protocol.specs import NOWHERE, FlowSpec, Offset, Offsets
 from derivation.protocol import Error
 from predicate_extract import Predicate

@@ -16,7 +16,7 @@ from activebroker.matching import Chunk
 from activebroker.node.dataplane.outlet import Item, OutFlow, Outlet
 from activebroker.node.dataplane.plane import Arrival, Plane
 from activebroker.node.effects import OutletClosed, ResumeOutlet
-from activebroker.protocol.messages import (
+from activebroker.protocol.flows import (
     MOST_TO,
     Acknowledged,
     CreditReturned,

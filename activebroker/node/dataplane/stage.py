@@ -26,7 +26,7 @@ from activebroker.node.dataplane.outlet import Outlet
 from activebroker.node.dataplane.saving import Saving
 from activebroker.node.dataplane.states import BUSY, NEXT, StageState, Then
 from activebroker.node.effects import ChangeFilter, Effect, RunStage, SnapshotStage
-from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.flows import FlowEnded, StreamEnded
 from activebroker.protocol.specs import Offsets, StageSpec, later
 from derivation.protocol import Error
 

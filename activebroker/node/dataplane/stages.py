@@ -17,13 +17,8 @@ from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import FilterChanged, FilterSaved, InputEnded, Plane
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.effects import CancelTimer, Effect, RunStage, SetTimer, UnloadStage
-from activebroker.protocol.messages import (
-    Acknowledged,
-    CheckpointTaken,
-    FlowEnded,
-    OutletDrained,
-    StreamEnded,
-)
+from activebroker.protocol.flows import Acknowledged, FlowEnded, StreamEnded
+from activebroker.protocol.messages import CheckpointTaken, OutletDrained
 from activebroker.protocol.specs import Offsets, StageSpec
 from derivation.protocol import Ties
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from activebroker.node.effects import Transmit
 from activebroker.node.links.link import Link
+from activebroker.protocol.flows import FlowOpened
 from activebroker.protocol.frame import PROTOCOL_VERSION, Buffers, Frame, encode
-from activebroker.protocol.messages import GRACE, Body, Expelled, FlowOpened, Heard
+from activebroker.protocol.messages import GRACE, Body, Expelled, Heard
 from activebroker.protocol.specs import Member
 
 LOST_AFTER = 10.0  # seconds of silence

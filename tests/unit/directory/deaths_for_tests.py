@@ -7,7 +7,7 @@ from outside_for_tests import Fabric
 from picture_for_tests import Trade
 
 from activebroker.directory.parts import Made
-from activebroker.protocol.messages import ReportSent
+from activebroker.protocol.orders import ReportSent
 from activebroker.protocol.specs import Checkpoint
 
 NAME = "x.Late"

@@ -7,7 +7,7 @@ from activebroker.directory.parts import Channel, Derived, Flow, Inlet, Outlet, 
 from activebroker.directory.planning import plan_offload
 from activebroker.events import ANY, describe
 from activebroker.filters import Envelope
-from activebroker.protocol.messages import Offload
+from activebroker.protocol.requests import Offload
 from predicate_extract import extract
 
 ANY_TYPE = describe(ANY)

@@ -24,15 +24,13 @@ from activebroker.core.errors import (
 from activebroker.directory.parts import SUPPLIER, Root
 from activebroker.directory.requests import Change
 from activebroker.events import EventType, describe
-from activebroker.protocol.messages import (
+from activebroker.protocol.orders import CloseOutlet, OpenFlow, OpenOutlet
+from activebroker.protocol.requests import (
     ChangeRequest,
     CloseChannel,
-    CloseOutlet,
     CloseSupplier,
     Derive,
     OpenChannel,
-    OpenFlow,
-    OpenOutlet,
     OpenSupplier,
     Subscribe,
     Unsubscribe,

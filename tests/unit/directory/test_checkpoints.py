@@ -7,13 +7,8 @@ from outside_for_tests import Fabric
 from picture_for_tests import LOW, Trade, envelope
 
 from activebroker.directory.parts import SUPPLIER, Next
-from activebroker.protocol.messages import (
-    CheckpointKept,
-    CheckpointTaken,
-    ForgetSaved,
-    ForgetSubscriber,
-    SetPredicate,
-)
+from activebroker.protocol.messages import CheckpointKept, CheckpointTaken
+from activebroker.protocol.orders import ForgetSaved, ForgetSubscriber, SetPredicate
 from activebroker.protocol.specs import Checkpoint
 
 FIRST = Checkpoint({"A": b"1"}, {"A": (1, 7)}, {"A": (1, 6)})

@@ -9,7 +9,8 @@ from picture_for_tests import LOW, Trade, envelope
 from activebroker.core.errors import NameTaken, PayloadRefused, Unreachable
 from activebroker.directory.parts import SUPPLIER, Derived
 from activebroker.filters import Envelope
-from activebroker.protocol.messages import Deploy, Derive, OpenFlow, Undeploy
+from activebroker.protocol.orders import Deploy, OpenFlow, Undeploy
+from activebroker.protocol.requests import Derive
 
 
 class Bench(Fabric):

@@ -6,18 +6,14 @@ import pytest
 from whole_for_tests import SILENT, Whole
 
 from activebroker.core.errors import MoveFailed, NameTaken, Unreachable
-from activebroker.protocol.messages import (
-    CheckpointKept,
-    CheckpointTaken,
+from activebroker.protocol.messages import CheckpointKept, CheckpointTaken, PeerSuspected
+from activebroker.protocol.orders import Deploy, OpenFlow, ReportNode
+from activebroker.protocol.requests import (
     ClaimName,
-    Deploy,
     Join,
     Leave,
     Move,
-    OpenFlow,
     OpenSupplier,
-    PeerSuspected,
-    ReportNode,
     ReportStatus,
     Subscribe,
     TellStory,

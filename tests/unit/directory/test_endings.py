@@ -12,9 +12,9 @@ from picture_for_tests import Trade
 from activebroker.core.errors import DeadlineExceeded
 from activebroker.directory.endings import CLOSED_KEPT
 from activebroker.directory.parts import Derived, Outlet, Root
-from activebroker.protocol.messages import (
+from activebroker.protocol.messages import CallBody
+from activebroker.protocol.orders import (
     AbandonInlet,
-    CallBody,
     CloseFlow,
     CloseInlet,
     CloseOutlet,

@@ -8,7 +8,8 @@ from outside_for_tests import Fabric
 from activebroker.core.errors import DeadlineExceeded
 from activebroker.directory.context import PATIENCE
 from activebroker.directory.membership import FORGOTTEN
-from activebroker.protocol.messages import GRACE, PeerSuspected, ReportNode
+from activebroker.protocol.messages import GRACE, PeerSuspected
+from activebroker.protocol.orders import ReportNode
 from activebroker.protocol.status import LinkStatus, NodeStatus
 
 SILENT = DeadlineExceeded("no answer")

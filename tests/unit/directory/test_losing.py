@@ -8,7 +8,7 @@ from picture_for_tests import HIGH, Trade
 
 from activebroker.core.errors import PayloadRefused
 from activebroker.directory.parts import SUPPLIER, Next
-from activebroker.protocol.messages import (
+from activebroker.protocol.orders import (
     AbandonInlet,
     CloseFlow,
     CloseOutlet,

@@ -9,17 +9,15 @@ from picture_for_tests import Trade, envelope
 from activebroker.core.errors import DeadlineExceeded, NameTaken, Unreachable
 from activebroker.directory.membership import AT_ONCE, SOON
 from activebroker.directory.requests import Change
-from activebroker.protocol.messages import (
+from activebroker.protocol.messages import MembersChanged
+from activebroker.protocol.orders import CloseFlow, ForgetSubscriber, ReportNode
+from activebroker.protocol.requests import (
     ChangeRequest,
     ClaimName,
-    CloseFlow,
     Derive,
-    ForgetSubscriber,
     Join,
     Leave,
-    MembersChanged,
     OpenSupplier,
-    ReportNode,
 )
 from activebroker.protocol.specs import Member
 

@@ -16,10 +16,7 @@ from activebroker.core.errors import (
     Unreachable,
 )
 from activebroker.directory.parts import SUPPLIER
-from activebroker.protocol.messages import (
-    Move,
-    Offload,
-)
+from activebroker.protocol.requests import Move, Offload
 
 PATIENCE = 5.0
 

@@ -11,7 +11,8 @@ from whole_for_tests import Whole
 from activebroker.core.errors import DeadlineExceeded
 from activebroker.directory.context import PATIENCE
 from activebroker.directory.parts import SUPPLIER
-from activebroker.protocol.messages import (
+from activebroker.protocol.messages import OutletDrained
+from activebroker.protocol.requests import (
     ChangeRequest,
     CloseChannel,
     Derive,
@@ -19,7 +20,6 @@ from activebroker.protocol.messages import (
     Offload,
     OpenChannel,
     OpenSupplier,
-    OutletDrained,
     Reconfigure,
     Subscribe,
 )

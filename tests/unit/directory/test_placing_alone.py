@@ -8,14 +8,8 @@ from picture_for_tests import Trade
 
 from activebroker.core.errors import DeadlineExceeded, PayloadRefused
 from activebroker.directory.parts import SUPPLIER
-from activebroker.protocol.messages import (
-    AbandonInlet,
-    CallBody,
-    Deploy,
-    OpenFlow,
-    PrepareMove,
-    ReportSent,
-)
+from activebroker.protocol.messages import CallBody, PrepareMove
+from activebroker.protocol.orders import AbandonInlet, Deploy, OpenFlow, ReportSent
 from derivation.protocol import Prepared, Started
 
 

@@ -12,17 +12,9 @@ from activebroker.core.errors import (
 from activebroker.directory.parts import SUPPLIER
 from activebroker.directory.planning import PlannedMove
 from activebroker.directory.requests import MoveEnded
-from activebroker.protocol.messages import (
-    Deploy,
-    ExpectFlow,
-    Greet,
-    Move,
-    Offload,
-    PrepareMove,
-    ReportNode,
-    SwapFlows,
-    Undeploy,
-)
+from activebroker.protocol.messages import ExpectFlow, Greet, PrepareMove, SwapFlows
+from activebroker.protocol.orders import Deploy, ReportNode, Undeploy
+from activebroker.protocol.requests import Move, Offload
 from activebroker.protocol.status import NodeStatus, PartStatus
 from derivation.initiator import DeadlinePassed
 from derivation.protocol import Cancel, End, Prepared, Proceed, Refused, Started

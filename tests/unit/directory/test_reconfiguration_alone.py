@@ -15,14 +15,9 @@ from activebroker.core.errors import (
 from activebroker.directory.parts import SUPPLIER
 from activebroker.directory.reconfiguration import reconfigure
 from activebroker.matching import union
-from activebroker.protocol.messages import (
-    CallBody,
-    ChangeStage,
-    KeepStage,
-    Reconfigure,
-    ReportSent,
-    SetPredicate,
-)
+from activebroker.protocol.messages import CallBody
+from activebroker.protocol.orders import ChangeStage, KeepStage, ReportSent, SetPredicate
+from activebroker.protocol.requests import Reconfigure
 from activebroker.protocol.specs import Offsets
 
 WIDE = union([HIGH, LOW])

@@ -7,7 +7,8 @@ from deaths_for_tests import NAME, Deaths
 
 from activebroker.core.errors import DeadlineExceeded, PayloadRefused
 from activebroker.directory.recoveries import LONGEST_WAIT, LOOK_UP, ONCE_MORE, WAIT
-from activebroker.protocol.messages import CheckpointTaken, Deploy, ReportNode, Undeploy
+from activebroker.protocol.messages import CheckpointTaken
+from activebroker.protocol.orders import Deploy, ReportNode, Undeploy
 from activebroker.protocol.specs import UNPLACED, Checkpoint
 
 

@@ -9,16 +9,8 @@ from picture_for_tests import Trade
 from activebroker.core.errors import DeadlineExceeded, PayloadRefused
 from activebroker.directory.parts import SUPPLIER, Derived, Outlet, Relay
 from activebroker.directory.recovery import Recovery, Refusals
-from activebroker.protocol.messages import (
-    CallBody,
-    Deploy,
-    ExpectFlow,
-    Greet,
-    OpenFlow,
-    ReleaseInlet,
-    ReportNode,
-    Undeploy,
-)
+from activebroker.protocol.messages import CallBody, ExpectFlow, Greet
+from activebroker.protocol.orders import Deploy, OpenFlow, ReleaseInlet, ReportNode, Undeploy
 from activebroker.protocol.specs import Checkpoint, Offsets
 
 HAD: Offsets = {"A": (1, 7)}

@@ -9,7 +9,7 @@ from activebroker.directory.graph import Graph
 from activebroker.directory.parts import Derived, Inlet, Outlet, Relay, Root
 from activebroker.directory.planning import plan_move
 from activebroker.matching import union
-from activebroker.protocol.messages import Move
+from activebroker.protocol.requests import Move
 from activebroker.protocol.specs import StageSpec
 
 

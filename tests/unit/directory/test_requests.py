@@ -16,7 +16,7 @@ from activebroker.core.errors import (
 )
 from activebroker.directory.context import PATIENCE, Done
 from activebroker.directory.requests import Attempt, Change, RequestQueue
-from activebroker.protocol.messages import ReportNode
+from activebroker.protocol.orders import ReportNode
 
 CALL = ReportNode()
 

@@ -10,7 +10,8 @@ from picture_for_tests import Trade
 
 from activebroker.core.errors import DeadlineExceeded, UnknownChannel
 from activebroker.directory.planning import PlannedMove, plan_move
-from activebroker.protocol.messages import Move, ReportStory
+from activebroker.protocol.orders import ReportStory
+from activebroker.protocol.requests import Move
 from derivation.initiator import Begun
 from derivation.protocol import Finish, Outcome, Refused
 

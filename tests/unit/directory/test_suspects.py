@@ -9,7 +9,7 @@ from picture_for_tests import ANY_TYPE
 from activebroker.core.errors import DeadlineExceeded
 from activebroker.directory.parts import Derived, Relay, Root
 from activebroker.directory.recoveries import TRIAL
-from activebroker.protocol.messages import ReportSent
+from activebroker.protocol.orders import ReportSent
 from activebroker.protocol.specs import Checkpoint
 
 

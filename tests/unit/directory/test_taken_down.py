@@ -7,14 +7,8 @@ from outside_for_tests import Fabric
 from picture_for_tests import Trade
 
 from activebroker.core.errors import PayloadRefused, Unreachable
-from activebroker.protocol.messages import (
-    CloseFlow,
-    Deploy,
-    ForgetSubscriber,
-    Greet,
-    ReportNode,
-    Undeploy,
-)
+from activebroker.protocol.messages import Greet
+from activebroker.protocol.orders import CloseFlow, Deploy, ForgetSubscriber, ReportNode, Undeploy
 from activebroker.protocol.specs import Offsets
 
 AT: Offsets = {"A": (1, 7)}

@@ -9,12 +9,8 @@ from picture_for_tests import HIGH, LOW, Trade, envelope
 from activebroker.core.errors import DeadlineExceeded, Unreachable
 from activebroker.directory.parts import Next
 from activebroker.matching import union
-from activebroker.protocol.messages import (
-    ExpectFlow,
-    Greet,
-    OpenFlow,
-    SetPredicate,
-)
+from activebroker.protocol.messages import ExpectFlow, Greet
+from activebroker.protocol.orders import OpenFlow, SetPredicate
 from activebroker.protocol.specs import Offsets
 
 AT: Offsets = {"A": (1, 7)}

@@ -9,14 +9,8 @@ from activebroker.core.errors import DeadlineExceeded
 from activebroker.directory.deaths import Budget
 from activebroker.directory.directory import Directory
 from activebroker.directory.parts import Next
-from activebroker.protocol.messages import (
-    ChangeRequest,
-    CloseSupplier,
-    Move,
-    Question,
-    ReportNode,
-    ReportSent,
-)
+from activebroker.protocol.orders import ReportNode, ReportSent
+from activebroker.protocol.requests import ChangeRequest, CloseSupplier, Move, Question
 from activebroker.protocol.status import NodeStatus
 from derivation.protocol import Prepared
 

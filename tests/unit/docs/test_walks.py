@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-import activebroker.node.effects
-import activebroker.protocol.messages
+from activebroker.node import effects
+from activebroker.protocol import flows, messages, orders, requests
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("activebroker", "derivation", "predicate_extract", "ray_deploy")
 FILES = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
-SAID = {*vars(activebroker.protocol.messages), *vars(activebroker.node.effects)}
+SAID = {name for module in (messages, requests, orders, flows, effects) for name in vars(module)}
 WALKS = {
     section.partition("\n")[0]: re.split(r"^\d+\. ", section, flags=re.MULTILINE)[1:]
     for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)

@@ -49,18 +49,15 @@ from activebroker.node.effects import (
 )
 from activebroker.node.links.link import Link
 from activebroker.node.node import Node
-from activebroker.protocol.frame import PROTOCOL_VERSION, Frame, decode, encode
-from activebroker.protocol.messages import (
+from activebroker.protocol.flows import (
     Acknowledged,
-    Body,
-    Call,
-    CallBody,
     CreditReturned,
     Events,
-    Expelled,
     FlowOpened,
     TypeAnnounced,
 )
+from activebroker.protocol.frame import PROTOCOL_VERSION, Frame, decode, encode
+from activebroker.protocol.messages import Body, Call, CallBody, Expelled
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 
 QUOTE = EventType.of(Quote)

@@ -15,8 +15,8 @@ from activebroker.events import Event, encode
 from activebroker.events.wire import describe
 from activebroker.filters import FIFOFilter
 from activebroker.node.effects import InletClosed
-from activebroker.protocol.messages import (
-    CallBody,
+from activebroker.protocol.messages import CallBody
+from activebroker.protocol.requests import (
     CloseChannel,
     CloseSupplier,
     Derive,

@@ -23,7 +23,7 @@ from activebroker.core.errors import (
 )
 from activebroker.events import EventType
 from activebroker.events.wire import describe
-from activebroker.protocol.messages import (
+from activebroker.protocol.requests import (
     CloseSupplier,
     Join,
     Move,

@@ -15,7 +15,7 @@ from activebroker.core.errors import (
 )
 from activebroker.events import Event
 from activebroker.node.dataplane.outlet import WINDOW
-from activebroker.protocol.messages import Join
+from activebroker.protocol.requests import Join
 from activebroker.simulation.reference import Count, Faulty, Few
 
 

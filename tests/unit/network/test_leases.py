@@ -6,7 +6,7 @@ import pytest
 from scene_for_tests import FOUND_LOST, Scene
 
 from activebroker.core.errors import Closed, NameTaken
-from activebroker.protocol.messages import ClaimName, Leave, OpenChannel, ReportStatus
+from activebroker.protocol.requests import ClaimName, Leave, OpenChannel, ReportStatus
 from activebroker.simulation.reference import Count, Few, Some
 
 LEASE = 30.0  # seconds

@@ -11,7 +11,7 @@ from scene_for_tests import COUNTED, FOUND_LOST, Scene, Sink
 
 from activebroker.core.errors import MoveFailed, PayloadRefused, Unreachable
 from activebroker.filters import FIFOFilter
-from activebroker.protocol.messages import Derive, OpenSupplier, ReportStatus
+from activebroker.protocol.requests import Derive, OpenSupplier, ReportStatus
 from activebroker.simulation.reference import KEY, Count, Few, HoldBack, Some, envelope_of
 
 DERIVED = "x.Count"

@@ -6,7 +6,7 @@ import pytest
 from scene_for_tests import FOUND_LOST, Scene, Sink
 
 from activebroker.core.errors import ReconfigurationFailed
-from activebroker.protocol.messages import Reconfigure
+from activebroker.protocol.requests import Reconfigure
 from activebroker.simulation.reference import Above, Count, envelope_of
 
 

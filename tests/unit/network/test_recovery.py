@@ -11,7 +11,7 @@ import activebroker as ab
 from activebroker.core.errors import Unreachable, flatten
 from activebroker.node.dataplane.inlet import LOST
 from activebroker.node.links.peers import LOST_AFTER
-from activebroker.protocol.messages import CloseChannel, Leave, Move, ReportStatus
+from activebroker.protocol.requests import CloseChannel, Leave, Move, ReportStatus
 from activebroker.protocol.specs import UNPLACED
 from activebroker.simulation.reference import Count, CountAll, Faulty, Few, HoldBack, Twice
 

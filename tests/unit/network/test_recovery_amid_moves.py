@@ -6,7 +6,7 @@ import pytest
 from scene_for_tests import COUNTED, FOUND_LOST, Scene, Source
 
 from activebroker.core.errors import ActiveBrokerError, Closed
-from activebroker.protocol.messages import CloseChannel, Derive, Move
+from activebroker.protocol.requests import CloseChannel, Derive, Move
 from activebroker.simulation.machines import machines
 from activebroker.simulation.reference import Count, HoldBack, envelope_of
 from derivation.initiator import InitiatorState

@@ -12,7 +12,7 @@ from activebroker.directory.deaths import MINUTE, Record
 from activebroker.directory.recoveries import LONGEST_WAIT, TRIAL
 from activebroker.directory.recovery import Recovery
 from activebroker.node.dataplane.outlet import WINDOW
-from activebroker.protocol.messages import ClaimName, CloseChannel, OpenChannel
+from activebroker.protocol.requests import ClaimName, CloseChannel, OpenChannel
 from activebroker.protocol.specs import NOWHERE, UNPLACED
 from activebroker.simulation.reference import Count, Deadly
 

@@ -9,7 +9,7 @@ from activebroker.core.errors import Closed, FilterStopped, ReconfigurationFaile
 from activebroker.node.dataplane import inlets
 from activebroker.node.dataplane.outlet import RETAINED
 from activebroker.node.effects import ChangeFilter, Deliver, InletClosed, RunStage
-from activebroker.protocol.messages import CloseSupplier, Reconfigure
+from activebroker.protocol.requests import CloseSupplier, Reconfigure
 from activebroker.simulation.edge import PLANTED, UNDELIVERED
 from activebroker.simulation.reference import Above, Count, CountAbove, envelope_of
 

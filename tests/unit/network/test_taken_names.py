@@ -8,7 +8,7 @@ from scene_for_tests import COUNTED, Scene
 from activebroker.core.errors import NameTaken, Unreachable
 from activebroker.node.effects import Knock, PeerAbsent, PeerEnded, PeerHungUp, TimerFired, Transmit
 from activebroker.node.links.peers import QUIET_AFTER
-from activebroker.protocol.messages import ClaimName, Join, OpenSupplier, Subscribe
+from activebroker.protocol.requests import ClaimName, Join, OpenSupplier, Subscribe
 from activebroker.simulation.reference import Count
 
 SOON = 2.0  # seconds; a death is found by silence after ten

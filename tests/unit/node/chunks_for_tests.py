@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from activebroker.events import EventType, describe, encode
 from activebroker.filters import Envelope
 from activebroker.matching import Chunk
-from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.flows import FlowEnded, StreamEnded
 
 
 @dataclass(frozen=True)

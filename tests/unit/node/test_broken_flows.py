@@ -14,14 +14,8 @@ from activebroker.events import TypeDescription, TypeRegistry, describe, dump
 from activebroker.matching import Chunk
 from activebroker.node.effects import Deliver, EndSubscription, FrameArrived, InletOpened
 from activebroker.node.node import Node
-from activebroker.protocol.messages import (
-    ChunkHead,
-    Events,
-    FlowDropped,
-    FlowEnded,
-    FlowOpened,
-    TypeAnnounced,
-)
+from activebroker.protocol.flows import Events, FlowDropped, FlowEnded, FlowOpened, TypeAnnounced
+from activebroker.protocol.messages import ChunkHead
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 from derivation.protocol import HandOver
 

@@ -13,7 +13,7 @@ from activebroker.node.dataplane.changing import SOURCE_LOST, Changing
 from activebroker.node.dataplane.inlet import InFlow
 from activebroker.node.dataplane.outlet import OutFlow, Outlet
 from activebroker.node.effects import ChangeFilter
-from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.flows import FlowEnded, StreamEnded
 from activebroker.protocol.specs import FlowSpec, StageSpec
 from predicate_extract import extract
 

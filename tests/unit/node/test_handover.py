@@ -13,8 +13,9 @@ from activebroker.core.errors import ProtocolError
 from activebroker.events import TypeDescription, TypeRegistry
 from activebroker.matching import Chunk
 from activebroker.node.handover import Item, pack, unpack
+from activebroker.protocol.flows import StreamEnded
 from activebroker.protocol.frame import Frame, decode, encode
-from activebroker.protocol.messages import ChunkHead, StreamEnded
+from activebroker.protocol.messages import ChunkHead
 from derivation.protocol import HandOver
 
 ITEMS: list[Item] = [

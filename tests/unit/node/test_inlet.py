@@ -7,7 +7,7 @@ from typing import Any
 from chunks_for_tests import chunk, groups
 
 from activebroker.node.dataplane.inlet import LOST, InFlow, Inlet
-from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.flows import FlowEnded, StreamEnded
 from activebroker.protocol.specs import Offset
 
 

@@ -12,7 +12,7 @@ from activebroker.core.errors import FilterStopped, ProtocolError, Unreachable
 from activebroker.node.dataplane.inlets import ACKNOWLEDGE_EVERY, CREDIT_STEP
 from activebroker.node.dataplane.plane import Arrival, InputBegan, InputEnded
 from activebroker.node.effects import Deliver, EndSubscription
-from activebroker.protocol.messages import (
+from activebroker.protocol.flows import (
     Acknowledged,
     CreditReturned,
     Events,

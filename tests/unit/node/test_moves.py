@@ -12,13 +12,8 @@ from activebroker.node.dataplane.plane import Arrival
 from activebroker.node.effects import LoadStage, RestoreStage, SnapshotStage, UnloadStage
 from activebroker.node.handover import pack
 from activebroker.node.moves import Moves
-from activebroker.protocol.messages import (
-    FlowDropped,
-    FlowEnded,
-    FlowOpened,
-    PrepareMove,
-    SwapFlows,
-)
+from activebroker.protocol.flows import FlowDropped, FlowEnded, FlowOpened
+from activebroker.protocol.messages import PrepareMove, SwapFlows
 from activebroker.protocol.specs import StageSpec
 from derivation.protocol import (
     Cancel,

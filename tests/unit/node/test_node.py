@@ -13,10 +13,10 @@ from activebroker.protocol.messages import (
     Expelled,
     FailuresReported,
     Greet,
-    Join,
     PeerSuspected,
     PrepareMove,
 )
+from activebroker.protocol.requests import Join
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 from derivation.protocol import Plan, Prepare
 

@@ -9,7 +9,7 @@ from chunks_for_tests import chunk, groups
 
 from activebroker.matching import Chunk
 from activebroker.node.dataplane.outlet import WINDOW, OutFlow, Outlet
-from activebroker.protocol.messages import FlowEnded
+from activebroker.protocol.flows import FlowEnded
 from activebroker.protocol.specs import FlowSpec
 from predicate_extract import extract
 

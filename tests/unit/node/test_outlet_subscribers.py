@@ -9,7 +9,7 @@ from chunks_for_tests import chunk, groups
 
 from activebroker.matching import Chunk
 from activebroker.node.dataplane.outlet import RETAINED, WINDOW, OutFlow, Outlet
-from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.flows import FlowEnded, StreamEnded
 from activebroker.protocol.specs import FlowSpec, Offsets
 from predicate_extract import extract
 

@@ -11,7 +11,7 @@ from activebroker.node.dataplane.outlet import WINDOW
 from activebroker.node.dataplane.outlets import Succession
 from activebroker.node.dataplane.plane import Arrival
 from activebroker.node.effects import OutletClosed, ResumeOutlet
-from activebroker.protocol.messages import (
+from activebroker.protocol.flows import (
     Acknowledged,
     CreditReturned,
     Events,

@@ -14,7 +14,7 @@ from activebroker.node.dataplane.outlet import OutFlow, Outlet
 from activebroker.node.dataplane.saving import CHECKPOINT_BYTES, CHECKPOINT_TICKS, SavingState
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.effects import RunStage, SnapshotStage
-from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.flows import FlowEnded, StreamEnded
 from activebroker.protocol.specs import Checkpoint, FlowSpec, StageSpec
 
 STATE = {"A": b"state"}

@@ -16,7 +16,7 @@ from activebroker.node.effects import (
     SupplierDrained,
 )
 from activebroker.node.node import Node
-from activebroker.protocol.messages import MOST_TO, Events, FlowEnded, FlowOpened, TypeAnnounced
+from activebroker.protocol.flows import MOST_TO, Events, FlowEnded, FlowOpened, TypeAnnounced
 from activebroker.protocol.specs import FlowSpec, Member
 from predicate_extract import Predicate
 

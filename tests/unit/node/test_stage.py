@@ -13,7 +13,7 @@ from activebroker.node.dataplane.inlet import LOST, Inlet
 from activebroker.node.dataplane.outlet import WINDOW, OutFlow, Outlet
 from activebroker.node.dataplane.stage import FIRST_EVENTS, WORK_BYTES, WORK_SECONDS, Stage
 from activebroker.node.effects import RunStage, SnapshotStage
-from activebroker.protocol.messages import FlowEnded, StreamEnded
+from activebroker.protocol.flows import FlowEnded, StreamEnded
 from activebroker.protocol.specs import FlowSpec, StageSpec
 
 STOPPED = ("FilterStopped", "ValueError: planted")

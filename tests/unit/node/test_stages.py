@@ -12,15 +12,14 @@ from activebroker.core.errors import ProtocolError
 from activebroker.filters import RunResult
 from activebroker.node.dataplane.plane import Arrival, FilterChanged, FilterSaved, InputEnded
 from activebroker.node.effects import CancelTimer, RunStage, SnapshotStage, UnloadStage
-from activebroker.protocol.messages import (
+from activebroker.protocol.flows import (
     Acknowledged,
-    CheckpointTaken,
     FlowDropped,
     FlowEnded,
     FlowOpened,
-    OutletDrained,
     StreamEnded,
 )
+from activebroker.protocol.messages import CheckpointTaken, OutletDrained
 from activebroker.protocol.specs import StageSpec
 from derivation.protocol import Ties
 

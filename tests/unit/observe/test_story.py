@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 import activebroker as ab
 from activebroker.core.errors import UnknownChannel
 from activebroker.observe import report, story_table, tables
-from activebroker.protocol.messages import TellStory
+from activebroker.protocol.requests import TellStory
 
 PATIENCE = 30.0
 

@@ -45,7 +45,7 @@ from activebroker.node.effects import (
     Transmit,
     UnloadStage,
 )
-from activebroker.protocol.messages import ReportStatus
+from activebroker.protocol.requests import ReportStatus
 from activebroker.runtime import Runtime
 from activebroker.runtime.workers import Workers
 from activebroker.transport import LocalTransport

@@ -18,7 +18,7 @@ from activebroker.node.dataplane.plane import Plane
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.states import StageState
 from activebroker.node.moves import Moves
-from activebroker.protocol.messages import FlowOpened, StreamEnded
+from activebroker.protocol.flows import FlowOpened, StreamEnded
 from derivation.protocol import Cancel, End
 
 PLANTS = Plants()

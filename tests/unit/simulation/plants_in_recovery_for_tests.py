@@ -19,7 +19,8 @@ from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.stages import Stages
 from activebroker.node.effects import Departed
 from activebroker.node.node import Node
-from activebroker.protocol.messages import Acknowledged, Deploy
+from activebroker.protocol.flows import Acknowledged
+from activebroker.protocol.orders import Deploy
 from activebroker.protocol.specs import Offsets
 
 PLANTS = Plants()

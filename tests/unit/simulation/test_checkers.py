@@ -21,7 +21,8 @@ from activebroker.events.wire import describe
 from activebroker.node.dataplane.inlet import LOST
 from activebroker.node.dataplane.outlet import RETAINED, WINDOW
 from activebroker.node.effects import InletOpened
-from activebroker.protocol.messages import CheckpointTaken, OpenSupplier
+from activebroker.protocol.messages import CheckpointTaken
+from activebroker.protocol.requests import OpenSupplier
 from activebroker.protocol.specs import Checkpoint, FlowSpec, StageSpec
 from activebroker.simulation import checkers
 from activebroker.simulation.allowance import Allowance

@@ -10,7 +10,7 @@ import pytest
 
 from activebroker.core.errors import Unreachable
 from activebroker.events.wire import describe
-from activebroker.protocol.messages import OpenChannel
+from activebroker.protocol.requests import OpenChannel
 from activebroker.simulation import checkers
 from activebroker.simulation.drawing import AIMS, HOLDS, draw
 from activebroker.simulation.faults import Faults
