@@ -198,7 +198,7 @@ class Endings:
             for inlet in list(channel.inlets.values()):
                 if inlet.node == name and inlet.makes is None:
                     yield from self._wiring.remove_inlet(channel, inlet.id)
-        # A filter that takes a lost filter's events goes on before that one does.
+        # Of two lost filters, the one that takes the other's events goes on first.
         for channel in reversed(self._graph.derived_downwards()):
             lost = [each for each in channel.stages.values() if each.node == name]
             lost_with = [each for each in channel.left.values() if each.node == name]

@@ -192,7 +192,7 @@ class Moves:
 
 
 def _now(made: Made) -> str:
-    """Where a filter or relay is now whose move failed."""
+    """Where the filter or the relay of a failed move is now."""
     if isinstance(made, Relay):
         return f"; the relay goes on at {made.at!r}" if made.stages else "; it has ended"
     return "; it has ended" if made.closed else f"; its filter goes on at {made.at!r}"

@@ -80,7 +80,7 @@ class Wiring:
                 since = relay.subscribers[subscriber] = dict(relay.since)
             calls.append((flow.outlet.node, OpenFlow(flow.spec(since=since))))
         self.expect(flows)
-        # A source may be lost meanwhile: that is no error of the consumer's request.
+        # A source may be lost meanwhile: the consumer's request does not fail for that.
         begun = yield Attempt(calls)
         for (relay, subscriber), at in zip(joined, begun, strict=True):
             subscribers = channel.subscribers if relay is None else relay.subscribers

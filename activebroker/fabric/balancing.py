@@ -53,7 +53,7 @@ class Balancing(Closing, Bound):
         self._period = period
         self._timeout = timeout
         self._moves: list[Moved] = []
-        self._stays: dict[str, float] = {}  # until when channels stay whose moves have failed
+        self._stays: dict[str, float] = {}  # by channel whose move has failed: until when
         self._latest: tuple[float, Status] | None = None
         self._reason = ""
         self._closing = threading.Event()
