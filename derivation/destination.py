@@ -56,7 +56,7 @@ class LoadFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkReceived:
+class BeginMarkerReceived:
     """The begin marker of one of the destination's new flows has arrived."""
 
     flow: FlowId
@@ -72,14 +72,16 @@ class Destination(Machine):
         self.plan = plan
         self.here = here
         self._hand_overs: dict[Party, HandOver[Any] | None] = dict.fromkeys(plan.origins)
-        self._marks = {swap.new: swap.source for swap in plan.swaps if swap.destination == here}
+        self._begin_markers = {
+            swap.new: swap.source for swap in plan.swaps if swap.destination == here
+        }
 
     @property
     def waiting_for(self) -> tuple[Party, ...]:
         if self.state is DestinationState.LOADING:
             return (self.here,)
         origins = (who for who, got in self._hand_overs.items() if got is None)
-        return tuple(dict.fromkeys((*origins, *self._marks.values())))
+        return tuple(dict.fromkeys((*origins, *self._begin_markers.values())))
 
     def _loaded(self, _: Loaded, __: float) -> list[Effect]:
         self.state = DestinationState.PREPARED
@@ -95,8 +97,8 @@ class Destination(Machine):
         self._hand_overs[input.origin] = input
         return self._start_when_complete()
 
-    def _mark(self, input: MarkReceived, _: float) -> list[Effect]:
-        self._marks.pop(input.flow, None)
+    def _begin_marker(self, input: BeginMarkerReceived, _: float) -> list[Effect]:
+        self._begin_markers.pop(input.flow, None)
         if self.state is DestinationState.RUNNING:
             return self._report_when_complete()
         return self._start_when_complete()
@@ -105,7 +107,7 @@ class Destination(Machine):
         got = [hand_over for hand_over in self._hand_overs.values() if hand_over is not None]
         if len(got) < len(self._hand_overs) or self.state is not DestinationState.PREPARED:
             return []
-        if self._marks and not self._hand_overs:
+        if self._begin_markers and not self._hand_overs:
             return []
         if error := next((each.error for each in got if each.error is not None), None):
             return self._stop(error)
@@ -121,17 +123,19 @@ class Destination(Machine):
         ]
 
     def _report_when_complete(self) -> list[Effect]:
-        if self._marks:
+        if self._begin_markers:
             return []
         self.state = DestinationState.COMPLETED
         return [Send(self.plan.initiator, Started(self.plan.move, self.here))]
 
     def _stop(self, error: Error) -> list[Effect]:
-        self._marks.clear()  # what these flows bring is dropped
+        self._begin_markers.clear()  # what these flows bring is dropped
         return [StopFilter(error), *self._report_when_complete()]
 
     def _lost(self, input: PartyLost, _: float) -> list[Effect]:
-        self._marks = {flow: who for flow, who in self._marks.items() if who != input.party}
+        self._begin_markers = {
+            flow: who for flow, who in self._begin_markers.items() if who != input.party
+        }
         if self.state is DestinationState.RUNNING:
             return self._report_when_complete()
         if self._hand_overs.get(input.party, input) is None:
@@ -145,7 +149,7 @@ class Destination(Machine):
 
     def validate(self) -> None:
         if self.state is DestinationState.COMPLETED:
-            assert not self._marks and None not in self._hand_overs.values()
+            assert not self._begin_markers and None not in self._hand_overs.values()
 
     _start = (RestoreState, MergeBuffer, StartFilter, StopFilter, Started)
     table: ClassVar[Table] = {
@@ -157,7 +161,9 @@ class Destination(Machine):
         (DestinationState.LOADING, LoadFailed): Transition(
             _load_failed, (DestinationState.CANCELLED,), (Refused, RemoveFilter)
         ),
-        (DestinationState.LOADING, MarkReceived): Transition(_mark, (DestinationState.LOADING,)),
+        (DestinationState.LOADING, BeginMarkerReceived): Transition(
+            _begin_marker, (DestinationState.LOADING,)
+        ),
         (DestinationState.LOADING, HandOver): Transition(_hand_over, (DestinationState.LOADING,)),
         (DestinationState.LOADING, PartyLost): Transition(
             _lost, (DestinationState.LOADING,), (Refused,)
@@ -170,8 +176,10 @@ class Destination(Machine):
             (DestinationState.PREPARED, DestinationState.RUNNING, DestinationState.COMPLETED),
             _start,
         ),
-        (DestinationState.PREPARED, MarkReceived): Transition(
-            _mark, (DestinationState.PREPARED, DestinationState.COMPLETED), (StartFilter, Started)
+        (DestinationState.PREPARED, BeginMarkerReceived): Transition(
+            _begin_marker,
+            (DestinationState.PREPARED, DestinationState.COMPLETED),
+            (StartFilter, Started),
         ),
         (DestinationState.PREPARED, PartyLost): Transition(
             _lost,
@@ -181,8 +189,8 @@ class Destination(Machine):
         (DestinationState.PREPARED, Cancel): Transition(
             _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)
         ),
-        (DestinationState.RUNNING, MarkReceived): Transition(
-            _mark, (DestinationState.RUNNING, DestinationState.COMPLETED), (Started,)
+        (DestinationState.RUNNING, BeginMarkerReceived): Transition(
+            _begin_marker, (DestinationState.RUNNING, DestinationState.COMPLETED), (Started,)
         ),
         (DestinationState.RUNNING, PartyLost): Transition(
             _lost, (DestinationState.RUNNING, DestinationState.COMPLETED), (Started,)
@@ -193,9 +201,9 @@ class Destination(Machine):
         (DestinationState.CANCELLED, Loaded): None,
         (DestinationState.CANCELLED, LoadFailed): None,
         (DestinationState.CANCELLED, Cancel): None,
-        (DestinationState.CANCELLED, MarkReceived): None,
+        (DestinationState.CANCELLED, BeginMarkerReceived): None,
         (DestinationState.CANCELLED, PartyLost): None,
-        (DestinationState.COMPLETED, MarkReceived): None,
+        (DestinationState.COMPLETED, BeginMarkerReceived): None,
         (DestinationState.COMPLETED, PartyLost): None,
         (DestinationState.COMPLETED, Cancel): Transition(
             _cancel, (DestinationState.CANCELLED,), (RemoveFilter,)

@@ -40,7 +40,7 @@ from derivation.protocol import (
 class OriginState(Enum):
     RUNNING = auto()
     SAVING = auto()
-    AWAITING_ACKS = auto()
+    AWAITING_END_MARKERS = auto()
     CAPTURING = auto()
     HANDED_OVER = auto()
     CANCELLED = auto()
@@ -52,7 +52,7 @@ class FilterSaved:
 
 
 @dataclass(frozen=True, slots=True)
-class AckReceived:
+class EndMarkerReceived:
     """The end marker of one of the origin's input flows has arrived, or the flow's source is
     `lost`."""
 
@@ -102,7 +102,7 @@ class Origin(Machine):
     def waiting_for(self) -> tuple[Party, ...]:
         if self.state in (OriginState.SAVING, OriginState.CAPTURING):
             return (self.here,)
-        if self.state is not OriginState.AWAITING_ACKS:
+        if self.state is not OriginState.AWAITING_END_MARKERS:
             return ()
         return (
             tuple(dict.fromkeys(self._awaited.values()))
@@ -120,14 +120,14 @@ class Origin(Machine):
         return self._prepared()
 
     def _prepared(self) -> list[Effect]:
-        self.state = OriginState.AWAITING_ACKS
+        self.state = OriginState.AWAITING_END_MARKERS
         return [Send(self.plan.initiator, Prepared(self.plan.move, self.here))]
 
     def _go(self, _: Proceed, now: float) -> list[Effect]:
         self._proceed = True
         return self._capture_when_acked()
 
-    def _ack(self, input: AckReceived, _: float) -> list[Effect]:
+    def _end_marker(self, input: EndMarkerReceived, _: float) -> list[Effect]:
         self._awaited.pop(input.flow, None)
         if input.lost:
             self._lost.add(input.flow)
@@ -187,20 +187,20 @@ class Origin(Machine):
 
     table: ClassVar[Table] = {
         (OriginState.RUNNING, Prepare): Transition(
-            _prepare, (OriginState.AWAITING_ACKS, OriginState.SAVING), (Prepared, SaveFilter)
+            _prepare, (OriginState.AWAITING_END_MARKERS, OriginState.SAVING), (Prepared, SaveFilter)
         ),
         (OriginState.SAVING, FilterSaved): Transition(
-            _saved, (OriginState.AWAITING_ACKS,), (Prepared,)
+            _saved, (OriginState.AWAITING_END_MARKERS,), (Prepared,)
         ),
-        (OriginState.SAVING, AckReceived): Transition(_ack, (OriginState.SAVING,)),
+        (OriginState.SAVING, EndMarkerReceived): Transition(_end_marker, (OriginState.SAVING,)),
         (OriginState.SAVING, Cancel): Transition(_cancel, (OriginState.CANCELLED,), (ForgetSaved,)),
-        (OriginState.AWAITING_ACKS, Proceed): Transition(
-            _go, (OriginState.AWAITING_ACKS, OriginState.CAPTURING), (CaptureState,)
+        (OriginState.AWAITING_END_MARKERS, Proceed): Transition(
+            _go, (OriginState.AWAITING_END_MARKERS, OriginState.CAPTURING), (CaptureState,)
         ),
-        (OriginState.AWAITING_ACKS, AckReceived): Transition(
-            _ack, (OriginState.AWAITING_ACKS, OriginState.CAPTURING), (CaptureState,)
+        (OriginState.AWAITING_END_MARKERS, EndMarkerReceived): Transition(
+            _end_marker, (OriginState.AWAITING_END_MARKERS, OriginState.CAPTURING), (CaptureState,)
         ),
-        (OriginState.AWAITING_ACKS, Cancel): Transition(
+        (OriginState.AWAITING_END_MARKERS, Cancel): Transition(
             _cancel, (OriginState.CANCELLED,), (ForgetSaved,)
         ),
         (OriginState.CAPTURING, StateCaptured): Transition(

@@ -117,13 +117,13 @@ class Moves:
         """The end marker: a flow into a stage here ended, or its source is `lost`."""
         for move, at in list(self._origins.items()):
             if at.stage.spec.id == stage_id and flow in at.machine.awaited:
-                self._at_origin(move, origin.AckReceived(flow, lost))
+                self._at_origin(move, origin.EndMarkerReceived(flow, lost))
 
     def flow_opened(self, stage_id: int, flow: int) -> None:
         """The begin marker: a flow into a stage here begins."""
         for move, at in list(self._destinations.items()):
             if at.stage.spec.id == stage_id:
-                self._at_destination(move, destination.MarkReceived(flow))
+                self._at_destination(move, destination.BeginMarkerReceived(flow))
 
     def captured(self, stage_id: int, state: dict[str, bytes]) -> None:
         """The filter of a stage has stopped running, and this is its state."""
@@ -236,7 +236,7 @@ class Moves:
             self._at_origin(plan.move, message.prepare)
             for flow in leaving.awaited:
                 if flow not in old.inlet.flows:  # its source is lost
-                    self._at_origin(plan.move, origin.AckReceived(flow, lost=True))
+                    self._at_origin(plan.move, origin.EndMarkerReceived(flow, lost=True))
 
     def _hand_over(self, body: HandOver[ChunkHead], buffers: Sequence[Any]) -> None:
         items: tuple[Item, ...] = ()

@@ -23,7 +23,7 @@ AIMS: dict[tuple[str, str], int] = {
     ("initiator", "SWAPPING"): 1,
     ("source", "ATTACHED"): 1,
     ("source", "SWAPPED"): 1,
-    ("origin", "AWAITING_ACKS"): 1,
+    ("origin", "AWAITING_END_MARKERS"): 1,
     ("origin", "CAPTURING"): 3,
     ("origin", "HANDED_OVER"): 1,
     ("destination", "LOADING"): 5,
@@ -34,7 +34,7 @@ AIMS: dict[tuple[str, str], int] = {
 }
 # What makes a short state last, so that a fault meets it: what happens, and where, before.
 HOLDS: dict[tuple[str, str], tuple[FaultKind, tuple[str, str]]] = {
-    ("origin", "CAPTURING"): ("slow", ("origin", "AWAITING_ACKS")),
+    ("origin", "CAPTURING"): ("slow", ("origin", "AWAITING_END_MARKERS")),
     ("destination", "LOADING"): ("slow", ("initiator", "PREPARING")),
     ("destination", "RUNNING"): ("cut", ("source", "SWAPPED")),
     ("destination", "COMPLETED"): ("cut", ("destination", "COMPLETED")),

@@ -34,7 +34,7 @@ from ray_deploy import Placement, RayFabric
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("nothing_left")]
 
 PARTIES = ("supplier", "consumer", "origin", "destination", "directory")
-PHASES = ("preparing", "awaiting acks", "capturing", "restoring", "completed")
+PHASES = ("preparing", "awaiting end markers", "capturing", "restoring", "completed")
 FAULTS = {"kill": ("kill",), "freeze": ("short freeze", "long freeze")}  # in turns
 ALWAYS = (
     ("origin", "capturing", "kill"),
@@ -139,7 +139,7 @@ class Round:
         gate = {"preparing": "load", "capturing": "snapshot", "restoring": "restore"}.get(phase)
         if gate is not None:
             self.gates.shut(gate)
-        if phase == "awaiting acks":
+        if phase == "awaiting end markers":
             self.held = self.suppliers["other"].pid
             f.freeze(self.held)
         outcome: list[str] = []

@@ -69,7 +69,7 @@ def inputs(plan: Plan) -> list[object]:
         origin.FilterSaved(),
         Proceed(1),
         *(
-            origin.AckReceived(flow, lost)
+            origin.EndMarkerReceived(flow, lost)
             for swap in plan.swaps
             for flow in swap.old
             for lost in (False, True)
@@ -79,7 +79,7 @@ def inputs(plan: Plan) -> list[object]:
         origin.StateCaptured({}, (), error=("FilterStopped", "boom")),
         destination.Loaded(),
         destination.LoadFailed("why"),
-        *(destination.MarkReceived(swap.new) for swap in plan.swaps),
+        *(destination.BeginMarkerReceived(swap.new) for swap in plan.swaps),
         *(
             HandOver(1, where, kept, buffer, (), error)
             for where in plan.origins

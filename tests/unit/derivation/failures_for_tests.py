@@ -70,7 +70,7 @@ class FailingDerivation(Derivation):
         for swap in self.swaps.values():
             waits = machine.state in WAITING
             if waits and swap.source in self.gone.get(at, ()) and swap.old[0] in machine.awaited:
-                self._give(at, origin.AckReceived(swap.old[0], lost=True))
+                self._give(at, origin.EndMarkerReceived(swap.old[0], lost=True))
 
     def _receive(self, to: str, message: Any) -> None:
         super()._receive(to, message)

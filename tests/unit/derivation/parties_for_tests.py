@@ -22,7 +22,7 @@ from derivation.protocol import Output, Plan, Swap
 from derivation.source import Source
 
 DIRECTORY, CONSUMER = "directory", "consumer"
-WAITING = origin.OriginState.SAVING, origin.OriginState.AWAITING_ACKS
+WAITING = origin.OriginState.SAVING, origin.OriginState.AWAITING_END_MARKERS
 
 Stream = tuple[str, str, object]  # from, to, and what it is
 
@@ -118,7 +118,7 @@ class Derivation:
 
     def _ack_for_the_lost(self, at: Origin, flow: int) -> None:
         if at.state in WAITING and flow in at.awaited:
-            self._give(at.here, origin.AckReceived(flow))
+            self._give(at.here, origin.EndMarkerReceived(flow))
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -200,12 +200,14 @@ class Derivation:
                     self._post((at, to, "control"), partial(self._receive, to, message))
                 case protocol.EndFlow(flow) if at in self.sources:
                     to = str(self.swaps[at].origin)
-                    self._post((at, to, flow), partial(self._give, to, origin.AckReceived(flow)))
+                    self._post(
+                        (at, to, flow), partial(self._give, to, origin.EndMarkerReceived(flow))
+                    )
                 case protocol.EndFlow():
                     self._post((at, CONSUMER, "output"), partial(self._output_ended, at))
                 case protocol.OpenFlow(flow):
                     self._swapped.add(at)
-                    to, mark = self.swaps[at].destination, destination.MarkReceived(flow)
+                    to, mark = self.swaps[at].destination, destination.BeginMarkerReceived(flow)
                     self._post((at, to, flow), partial(self._give, to, mark))
                 case protocol.SaveFilter():
                     self._post((at, at, "save"), partial(self._saved, at))

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "derivation.md"
 (DIAGRAM,) = re.findall(r"```mermaid\n(sequenceDiagram.*?)```", PAGE.read_text(), re.DOTALL)
 SOURCE, ORIGIN, DESTINATION = "source-0", "origin-0", "destination-0"
 PARTIES = {"D": DIRECTORY, "J": SOURCE, "A": ORIGIN, "L": DESTINATION, "C": CONSUMER}
-MARKERS = {"end marker": "AckReceived", "begin marker": "MarkReceived"}
+MARKERS = {"end marker": "EndMarkerReceived", "begin marker": "BeginMarkerReceived"}
 EVENTS = 7
 
 

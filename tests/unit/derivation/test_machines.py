@@ -103,10 +103,10 @@ def test_the_source_ends_the_old_flows_and_opens_the_new_one_once() -> None:
 def test_the_origin_goes_on_until_the_last_ack_then_hands_over() -> None:
     machine = Origin(PLAN, "atlanta")
     assert machine.handle(Prepare(PLAN), 0.0) == [Send("directory", Prepared(7, "atlanta"))]
-    assert machine.handle(origin.AckReceived(2), 0.0) == []
+    assert machine.handle(origin.EndMarkerReceived(2), 0.0) == []
     assert [*machine.awaited] == [1]
     assert machine.handle(Proceed(7), 0.0) == []
-    assert machine.handle(origin.AckReceived(1), 0.0) == [CaptureState()]
+    assert machine.handle(origin.EndMarkerReceived(1), 0.0) == [CaptureState()]
     captured = origin.StateCaptured({"jfk": b"1"}, buffer=(("lga", "last"),))
     assert machine.handle(captured, 0.0) == [
         Send("dallas", HANDED_OVER),
@@ -118,7 +118,7 @@ def test_the_origin_goes_on_until_the_last_ack_then_hands_over() -> None:
 def test_an_origin_that_would_be_lost_with_its_filter_saves_it_first() -> None:
     machine = Origin(replace(PLAN, saves=True), "atlanta", draining={5: "gone"})
     assert machine.handle(Prepare(PLAN), 0.0) == [SaveFilter()]
-    assert machine.handle(origin.AckReceived(5), 0.0) == []
+    assert machine.handle(origin.EndMarkerReceived(5), 0.0) == []
     assert machine.handle(origin.FilterSaved(), 0.0) == [Send("directory", Prepared(7, "atlanta"))]
     assert machine.handle(Cancel(7), 0.0) == [ForgetSaved()]
 
@@ -132,17 +132,17 @@ def test_an_origin_forgets_what_it_saved_for_nothing() -> None:
 def test_the_origin_waits_for_the_permission_to_proceed() -> None:
     machine = Origin(PLAN, "atlanta")
     machine.handle(Prepare(PLAN), 0.0)
-    assert machine.handle(origin.AckReceived(1), 0.0) == []
-    assert machine.handle(origin.AckReceived(2), 0.0) == []
+    assert machine.handle(origin.EndMarkerReceived(1), 0.0) == []
+    assert machine.handle(origin.EndMarkerReceived(2), 0.0) == []
     assert machine.handle(Proceed(7), 0.0) == [CaptureState()]
 
 
 def test_the_origin_waits_for_flows_that_end_anyway() -> None:
     machine = Origin(PLAN, "atlanta", draining={5: "gone"})
-    for input in (Prepare(PLAN), origin.AckReceived(1), origin.AckReceived(2)):
+    for input in (Prepare(PLAN), origin.EndMarkerReceived(1), origin.EndMarkerReceived(2)):
         machine.handle(input, 0.0)
     assert machine.handle(Proceed(7), 0.0) == []
-    assert machine.handle(origin.AckReceived(5), 0.0) == [CaptureState()]
+    assert machine.handle(origin.EndMarkerReceived(5), 0.0) == [CaptureState()]
 
 
 def test_each_destination_gets_its_own_suppliers_and_the_first_the_rest() -> None:
@@ -162,8 +162,8 @@ def test_each_destination_gets_its_own_suppliers_and_the_first_the_rest() -> Non
     machine = Origin(plan, "atlanta")
     for input in (
         Prepare(PLAN),
-        origin.AckReceived(1),
-        origin.AckReceived(2),
+        origin.EndMarkerReceived(1),
+        origin.EndMarkerReceived(2),
         Proceed(7),
     ):
         machine.handle(input, 0.0)
@@ -180,7 +180,7 @@ def test_the_destination_takes_state_then_buffer_then_runs() -> None:
     machine = Destination(PLAN, "dallas")
     assert [*machine.waiting_for] == ["dallas"], "it has to be loaded here"
     assert machine.handle(destination.Loaded(), 0.0) == [Send("directory", Prepared(7, "dallas"))]
-    assert machine.handle(destination.MarkReceived(12), 0.0) == []
+    assert machine.handle(destination.BeginMarkerReceived(12), 0.0) == []
     assert machine.handle(HANDED_OVER, 0.0) == [
         RestoreState({"jfk": b"1"}),
         MergeBuffer(HANDED_OVER),
@@ -188,7 +188,7 @@ def test_the_destination_takes_state_then_buffer_then_runs() -> None:
     ]
     assert machine.state.name == "RUNNING"
     assert [*machine.waiting_for] == ["jfk"]
-    assert machine.handle(destination.MarkReceived(11), 0.0) == [
+    assert machine.handle(destination.BeginMarkerReceived(11), 0.0) == [
         Send("directory", Started(7, "dallas"))
     ]
     assert machine.state.name == "COMPLETED"
@@ -198,8 +198,8 @@ def test_the_destination_may_be_handed_everything_before_it_has_loaded() -> None
     machine = Destination(PLAN, "dallas")
     for input in (
         HANDED_OVER,
-        destination.MarkReceived(11),
-        destination.MarkReceived(12),
+        destination.BeginMarkerReceived(11),
+        destination.BeginMarkerReceived(12),
     ):
         assert machine.handle(input, 0.0) == []
     assert machine.handle(destination.Loaded(), 0.0) == [
@@ -216,7 +216,7 @@ def test_the_relay_of_an_offload_starts_when_its_mark_is_there() -> None:
     plan = Plan(7, "flights", "directory", (), ("dallas",), (swap,))
     machine = Destination(plan, "dallas")
     assert machine.handle(destination.Loaded(), 0.0) == [Send("directory", Prepared(7, "dallas"))]
-    assert machine.handle(destination.MarkReceived(9), 0.0) == [
+    assert machine.handle(destination.BeginMarkerReceived(9), 0.0) == [
         StartFilter(),
         Send("directory", Started(7, "dallas")),
     ]
@@ -237,8 +237,8 @@ def test_where_the_filter_was_stopped_the_channel_ends_at_the_destination() -> N
     machine = Origin(PLAN, "atlanta")
     for input in (
         Prepare(PLAN),
-        origin.AckReceived(1),
-        origin.AckReceived(2),
+        origin.EndMarkerReceived(1),
+        origin.EndMarkerReceived(2),
         Proceed(7),
     ):
         machine.handle(input, 0.0)
@@ -340,7 +340,7 @@ def test_a_destination_does_without_a_lost_source() -> None:
     machine = Destination(PLAN, "dallas")
     for input in (
         destination.Loaded(),
-        destination.MarkReceived(11),
+        destination.BeginMarkerReceived(11),
         HANDED_OVER,
     ):
         machine.handle(input, 0.0)
@@ -385,23 +385,23 @@ EXPECTED: dict[type[Machine], dict[Enum, tuple[str, str]]] = {
     },
     Origin: {
         OriginState.RUNNING: ("Prepare", ""),
-        OriginState.SAVING: ("FilterSaved AckReceived Cancel", ""),
-        OriginState.AWAITING_ACKS: ("Proceed AckReceived Cancel", ""),
+        OriginState.SAVING: ("FilterSaved EndMarkerReceived Cancel", ""),
+        OriginState.AWAITING_END_MARKERS: ("Proceed EndMarkerReceived Cancel", ""),
         OriginState.CAPTURING: ("StateCaptured", ""),
         OriginState.HANDED_OVER: ("", ""),
         OriginState.CANCELLED: ("", ""),
     },
     Destination: {
         DestinationState.LOADING: (
-            "Loaded LoadFailed MarkReceived HandOver PartyLost Cancel",
+            "Loaded LoadFailed BeginMarkerReceived HandOver PartyLost Cancel",
             "",
         ),
-        DestinationState.PREPARED: ("MarkReceived HandOver PartyLost Cancel", ""),
-        DestinationState.RUNNING: ("MarkReceived PartyLost Cancel", ""),
-        DestinationState.COMPLETED: ("Cancel", "MarkReceived PartyLost"),
+        DestinationState.PREPARED: ("BeginMarkerReceived HandOver PartyLost Cancel", ""),
+        DestinationState.RUNNING: ("BeginMarkerReceived PartyLost Cancel", ""),
+        DestinationState.COMPLETED: ("Cancel", "BeginMarkerReceived PartyLost"),
         DestinationState.CANCELLED: (
             "",
-            "Loaded LoadFailed MarkReceived PartyLost Cancel",
+            "Loaded LoadFailed BeginMarkerReceived PartyLost Cancel",
         ),
     },
 }
@@ -420,14 +420,14 @@ INPUTS: dict[type[Machine], list[object]] = {
         Prepare(PLAN),
         origin.FilterSaved(),
         Proceed(7),
-        origin.AckReceived(1),
+        origin.EndMarkerReceived(1),
         origin.StateCaptured({}, ()),
         Cancel(7),
     ],
     Destination: [
         destination.Loaded(),
         destination.LoadFailed("why"),
-        destination.MarkReceived(11),
+        destination.BeginMarkerReceived(11),
         HANDED_OVER,
         PartyLost("jfk"),
         Cancel(7),
@@ -467,7 +467,7 @@ def test_every_state_takes_ignores_or_refuses_every_input(cls: type[Machine]) ->
 def test_the_story_has_a_line_an_input_with_times_states_and_effects() -> None:
     machine = Origin(PLAN, "atlanta")
     machine.handle(Prepare(PLAN), 1.5)
-    machine.handle(origin.AckReceived(1), 2.0)
+    machine.handle(origin.EndMarkerReceived(1), 2.0)
     with pytest.raises(UnexpectedInput):
         machine.handle(Prepare(PLAN), 3.0)
     assert machine.story() == (
@@ -475,8 +475,8 @@ def test_the_story_has_a_line_an_input_with_times_states_and_effects() -> None:
             1.5,
             "RUNNING",
             "Prepare(plan=Plan of 'late')",
-            "AWAITING_ACKS",
+            "AWAITING_END_MARKERS",
             ("Prepared(move=7, party='atlanta') to 'directory'",),
         ),
-        Step(2.0, "AWAITING_ACKS", "AckReceived(flow=1)", "AWAITING_ACKS", ()),
+        Step(2.0, "AWAITING_END_MARKERS", "EndMarkerReceived(flow=1)", "AWAITING_END_MARKERS", ()),
     )

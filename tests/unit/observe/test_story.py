@@ -101,7 +101,7 @@ def test_a_move_is_seen_while_it_is_under_way_and_told_when_it_has_ended(
         "source": fabric.node,
     }
     states = [line["after"] for line in story["lines"] if line["role"] == "origin"]
-    assert states[0] == "AWAITING_ACKS" and states[-2:] == ["CAPTURING", "HANDED_OVER"]
+    assert states[0] == "AWAITING_END_MARKERS" and states[-2:] == ["CAPTURING", "HANDED_OVER"]
     times = [line["at"] for line in story["lines"]]
     assert times == sorted(times)
     # Of the others it is known to within half the time of an answer: they may seem to be earlier.

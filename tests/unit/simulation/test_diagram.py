@@ -50,12 +50,12 @@ def test_marks() -> None:
     assert rows(
         happening(0.1, "step", "east", "moves x to dallas"),
         happening(0.2, "fault", "east", "crash"),
-        happening(0.3, "state", "east", "origin: RUNNING -> AWAITING_ACKS"),
+        happening(0.3, "state", "east", "origin: RUNNING -> AWAITING_END_MARKERS"),
         happening(0.4, "see", "east", "consumer 1: event of A 3"),
     ) == [
         "# moves x to dallas",
         "! FAULT crash",
-        "* origin: RUNNING -> AWAITING_ACKS",
+        "* origin: RUNNING -> AWAITING_END_MARKERS",
         "= sees consumer 1: event of A 3",
     ]
 
