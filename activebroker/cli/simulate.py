@@ -1,4 +1,4 @@
-"""`activebroker simulate 3pd`: third-party derivation in virtual time, for many seeds or one."""
+"""`activebroker simulate 3pd`: moves of filters in virtual time, for many seeds or one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def third_party_derivation(
     """Move filters while events flow and hosts and network fail; check what consumers see.
 
     Each seed is a scenario of its own: hosts, suppliers, consumers, moves and faults. The exit code
-    is 1 where a consumer saw anything that the contract of a derivation forbids.
+    is 1 where a consumer saw anything that the contract of a move forbids.
     """
     _need_simpy()
     single = seed is not None or replay is not None

@@ -1,4 +1,4 @@
-"""`activebroker story`: how a third-party derivation went."""
+"""`activebroker story`: how a move went."""
 
 from __future__ import annotations
 

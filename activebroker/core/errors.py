@@ -106,8 +106,8 @@ class AccessDenied(ActiveBrokerError, PermissionError):
 
 
 class MoveFailed(ActiveBrokerError):
-    """A third-party derivation did not complete: it was rolled back, or is still under way, or
-    failed and the filter goes on elsewhere. The message says which."""
+    """A move did not complete: it was rolled back, is still under way, or failed and the filter
+    goes on elsewhere. The message says which."""
 
 
 class ReconfigurationFailed(ActiveBrokerError):

@@ -96,7 +96,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A third-party derivation under way, `seconds` old, with its parts at the nodes."""
+    """A move under way, `seconds` old, with its parts at the nodes."""
 
     move: int
     channel: str

@@ -1,4 +1,4 @@
-"""The story of a third-party derivation, for the terminal."""
+"""The story of a move, for the terminal."""
 
 from __future__ import annotations
 

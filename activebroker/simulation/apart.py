@@ -135,7 +135,7 @@ def deadly(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tup
 
 
 def raising(rng: random.Random, steps: tuple[Step, ...]) -> Iterator[Step]:
-    """Some filters have predicates that raise; most of them behind a relay."""
+    """Some filters have predicates that raise; most of them after a relay."""
     for step in steps:
         if step.do == "derive" and step.choice < RECONFIGURED and rng.random() < 0.7:
             step = replace(step, choice=RAISING)

@@ -39,7 +39,7 @@ class Element:
 
 
 Stream = list[Element]
-# Whether an event may be the next one in a stream, behind another one (None: as the first).
+# Whether an event may be the next one in a stream, after another one (None: as the first).
 Fits = Callable[[Element | None, Element], bool]
 
 
@@ -49,13 +49,13 @@ def _anything(_before: Element | None, _after: Element) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something comes behind a raw offset from `first` to `last`."""
+    """Something comes after a raw offset from `first` to `last`."""
 
     first: int
     last: int
 
     def between(self, before: int, raw: int) -> range:
-        """The offsets behind which it may come that lie between two elements."""
+        """The offsets after which it may come that lie between two elements."""
         return range(max(self.first, before), min(self.last, raw - 1) + 1)
 
 
@@ -233,7 +233,7 @@ class Ways:
 
 @dataclass(slots=True)
 class Change:
-    """Other parameters of a filter, behind a raw offset from `since` to `until` of each supplier;
+    """Other parameters of a filter, after a raw offset from `since` to `until` of each supplier;
     None: nobody knows how far it may be. It `may_fail`: perhaps it never came to that."""
 
     groups: tuple[int, ...]
@@ -306,7 +306,7 @@ class Content:
                         yield path.stream()
 
     def _changed(self, supplier: str) -> Iterator[tuple[Changed, ...]]:
-        """Which changes there may have been of the parameters, none behind a later one."""
+        """Which changes there may have been of the parameters, none after a later one."""
         for happened in itertools.product(
             *((False, True) if change.may_fail else (True,) for change in self.changes)
         ):

@@ -43,7 +43,7 @@ def story(outcome: Outcome, move: int | None = None, width: int = 160) -> str:
 
     `o-->` a message (`o..>` it leaves, `...>` it arrives, `o--x` it is dropped, `o::>` it leaves
     twice), `#` a step of a user, `!` a fault, `*` a change of state, `=` events at a consumer.
-    `#20` behind a line is the number of its move.
+    `#20` after a line is the number of its move.
     """
     shown = list(lines(outcome.history, move))
     lanes = Lanes(_places(shown))

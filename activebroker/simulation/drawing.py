@@ -84,7 +84,7 @@ def _steps(rng: random.Random, options: Options) -> tuple[Step, ...]:
     pick = rng.choice
     first_source = 1 + options.brokers
     first_sink = first_source + options.sources
-    refuser = 1 + options.brokers  # as a place: behind "supplier", "consumer" and other brokers
+    refuser = 1 + options.brokers  # as a place: after "supplier", "consumer" and other brokers
     slow = (0, 1, 1) if options.blob >= HEAVY else (0, 0, 0, 1)
     busy = pick((0.2, 0.5, 1.0))  # seconds in which most of it happens
     steps: list[Step] = []
@@ -160,7 +160,7 @@ def _split(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> tup
     def number() -> int:
         return rng.randrange(64)
 
-    # Of the places of a derivation, brokers come behind "consumer", and "supplier" behind them.
+    # Of the places of a filter, brokers come after "consumer", and "supplier" after them.
     there, supplier = 1 + broker, 1 + brokers
     found = [
         Step(at * turn / 6, "derive", number(), number(), number(), there)
@@ -233,7 +233,7 @@ class _Faults:
         return 1 + self._rng.randrange(self._options.brokers)
 
     def _add(self, do: FaultKind, seconds: float) -> Fault:
-        """In some state of a move, or early, amid all, or late, when all is quiet."""
+        """In some state of a move, or early, in the middle of all, or late, when all is quiet."""
         rng, until = self._rng, self._until
         both, host, other = rng.random() < 0.6, rng.randrange(64), rng.randrange(64)
         if self._aims and rng.random() < 0.6:

@@ -48,7 +48,7 @@ _STATEFUL = {
 
 
 class Kinds:
-    """Sees what a derivation is when it begins, and counts it when it has ended.
+    """Sees what a move is when it begins, and counts it when it has ended.
 
     `splits`: the moves that users asked for to split a broker.
     """
@@ -59,7 +59,7 @@ class Kinds:
         self._begun: dict[int, Carried] = {}
 
     def entered(self, node: Node, move: int, state: str) -> None:
-        """The initiator of a derivation, at `node`, is in another state."""
+        """The initiator of a move, at `node`, is in another state."""
         if state == "COMPLETED" or state in UNDONE:
             self.carried[self._begun.pop(move)._replace(outcome=state)] += 1
         elif move not in self._begun and (found := planned(node, move)) is not None:
@@ -133,7 +133,7 @@ def kinds_table(carried: Mapping[Carried, int]) -> Table:
     found = met(carried)
     total = sum(1 for _ in cells())
     table = Table(
-        title="Derivations completed, by suppliers, of stateless/stateful filters: "
+        title="Moves completed, by suppliers, of stateless/stateful filters: "
         f"{total - len(missing(carried))} of {total} cells",
         title_justify="left",
         title_style="bold",

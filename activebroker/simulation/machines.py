@@ -12,7 +12,7 @@ from activebroker.protocol.specs import Member
 from derivation.machine import Machine
 from derivation.protocol import Plan
 
-Key = tuple[str, int, int]  # machine, derivation, and which one where a node has several
+Key = tuple[str, int, int]  # machine, move, and which one where a node has several
 
 
 def machines(node: Node) -> dict[Key, Machine]:
@@ -46,7 +46,7 @@ def plans(node: Node) -> Iterator[Plan]:
 
 
 def planned(node: Node, move: int) -> PlannedMove | None:
-    """A derivation that this node initiates and that has not ended."""
+    """A move that this node initiates and that has not ended."""
     return None if node.directory is None else node.directory.moves.get(move)
 
 

@@ -13,7 +13,7 @@ Covered = tuple[str, str, str]  # machine, its state, kind of fault
 
 
 class Carried(NamedTuple):
-    """A derivation that was carried out. `kind`: from where to where; `depth`: of the channel whose
+    """A move that was carried out. `kind`: from where to where; `depth`: of the channel whose
     filter moved, 1 if it is derived from a root, 0 if none did; `suppliers`: of the root when it
     began; `outcome`: "COMPLETED", "ROLLED_BACK" or "FAILED"."""
 
@@ -30,7 +30,7 @@ class Happening:
 
     `kind`: "step" (a user at `place` does something), "fault" (something fails at `place`),
     "send" and "arrive" (`what` goes from `place` to `other`), "drop" and "repeat" (what the network
-    did to it), "state" (a machine of the derivation at `place` goes to another state), "see" (a
+    did to it), "state" (a machine of the move at `place` goes to another state), "see" (a
     consumer at `place` receives events). `move` is the number of the one it belongs to.
     """
 

@@ -168,7 +168,7 @@ class _Worker:
             target=_work, args=(theirs, self._at, simulate), daemon=True
         )
         # Ctrl-C goes to all processes of a terminal; only this one is to act on it, from the start.
-        resource_tracker.ensure_running()  # amid the first start, this would unblock the signal
+        resource_tracker.ensure_running()  # during the first start, this would unblock the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()

@@ -58,7 +58,7 @@ class Rejoining:
     def _ask_next(
         self, host: Host, left: Departed, laid: Iterator[Asked], joining: bool = False
     ) -> None:
-        """One thing after the other; who loses its fabric amid that begins anew."""
+        """One thing after the other; a process that loses its fabric meanwhile begins anew."""
         if not host.alive:
             return
         asked = next(laid, None)

@@ -16,7 +16,7 @@ from derivation.protocol import Plan
 
 
 class Flows:
-    """Knows which derivation a flow belongs to, from the plans that it was shown."""
+    """Knows which move a flow belongs to, from the plans that it was shown."""
 
     def __init__(self) -> None:
         self._moves: dict[int, int] = {}
@@ -27,7 +27,7 @@ class Flows:
             self._moves[flow] = plan.move
 
     def describe(self, frame: tuple[bytes, Any]) -> tuple[str, int | None]:
-        """What a frame says, and in which derivation; nothing for what is not worth a line."""
+        """What a frame says, and in which move; nothing for what is not worth a line."""
         head = decode(frame[0])
         match head.body:
             case Heard() | TypeAnnounced() | CreditReturned():
@@ -41,7 +41,7 @@ class Flows:
                     return f"{summary(batch)} in flow {flows}", None
                 return f"events of {supplier} in flow {flows}", None
             case FlowOpened(flow, after=after):
-                behind = f" behind {', '.join(map(str, after))}" if after else ""
+                behind = f" after {', '.join(map(str, after))}" if after else ""
                 return f"begin of flow {flow}{behind}", self._moves.get(flow)
             case FlowEnded(flow):
                 return f"end of flow {flow}", self._moves.get(flow)

@@ -18,7 +18,7 @@ from activebroker.cli.demo.traffic import Flow
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """The move of a filter amid the stream: when (monotonic seconds), and how many flights had
+    """The move of a filter during the stream: when (monotonic seconds), and how many flights had
     not been published when it began."""
 
     begun: float

@@ -132,7 +132,7 @@ class _Run:
             airports | {name: len(frame) for name, frame in self._expected.items()},
         )
 
-    # --- amid ---------------------------------------------------------------------------------
+    # --- meanwhile ----------------------------------------------------------------------------
 
     def _stream(self) -> report.Switch:
         """Replay, move half-way, and wait until all has come, or nothing comes any more."""
@@ -222,7 +222,7 @@ class _Run:
 
 
 def _warm_up(given_up: threading.Event) -> None:
-    """Start Spark and run a first small job, which takes seconds: not amid the stream."""
+    """Start Spark and run a first small job, which takes seconds: not during the stream."""
     from activebroker import spark
 
     spark.session()

@@ -74,7 +74,7 @@ def test_some_seeds_in_processes(tmp_path: Path, moving: int) -> None:
     assert found["seeds_per_second"] > 0
     assert "4 seeds in" in result.stdout
     assert "Faults met by state" in result.stdout
-    assert "Derivations completed" in result.stdout
+    assert "Moves completed" in result.stdout
     moves = sum(times for *_, outcome, times in found["carried"] if outcome == "COMPLETED")
     assert moves == found["counts"]["initiator COMPLETED"] > 0
 
