@@ -58,6 +58,11 @@ def find(schema: pa.Schema, field: Field) -> Slot | None:
     return Slot(column.type, column.nullable, reachable, enum_of(column), is_plain_column(column))
 
 
+COLUMN_BITS = 64  # of a column's integers, and of what counts or hashes
+FLOAT_BITS = 1000  # whose integers all have a float; and a text, of which Python limits the digits
+_GROWING = ("+", "-", "&", "|", "^", "neg", "abs", "min", "max", "round", "int", "//", "%")
+
+
 def child(level: pa.Schema | pa.StructType, name: Key) -> pa.Field | None:
     """The one column called `name` of a schema or struct type."""
     places = level.get_all_field_indices(name) if isinstance(name, str) else []
@@ -122,6 +127,11 @@ def family_of(value: Plain) -> str | None:
 
 def family_of_term(term: Term, schema: pa.Schema) -> str | None:
     """The family of a term's values if it surely never raises and is never null; else None."""
+    family = _family_of_term(term, schema)
+    return None if family == "integer" and _bits(term) > FLOAT_BITS else family
+
+
+def _family_of_term(term: Term, schema: pa.Schema) -> str | None:
     match term:
         case Const(value):
             return family_of(value)
@@ -129,7 +139,7 @@ def family_of_term(term: Term, schema: pa.Schema) -> str | None:
             slot = find(schema, term)
             return slot.family if slot and slot.reachable and not slot.nullable else None
         case Call("/" | "//" | "%", (part, Const(int() | float() as value))) if value != 0:
-            kinds = {family_of_term(part, schema), family_of(value)}
+            kinds = {family_of_term(part, schema), family_of_term(term.args[1], schema)}
             if not kinds <= {"integer", "float"}:
                 return None
             return "float" if term.function == "/" or "float" in kinds else "integer"
@@ -139,6 +149,18 @@ def family_of_term(term: Term, schema: pa.Schema) -> str | None:
         case Predicate():
             return None if can_raise(term, schema) else "integer"
     return None
+
+
+def _bits(term: Term) -> int:
+    """How many bits an integer term may have at the most."""
+    match term:
+        case Const(int() as value):
+            return value.bit_length()
+        case Call("*", args):
+            return sum(map(_bits, args))
+        case Call(function, args) if function in _GROWING:
+            return 1 + max(map(_bits, args))
+    return COLUMN_BITS
 
 
 def can_raise(term: Term, schema: pa.Schema) -> bool:

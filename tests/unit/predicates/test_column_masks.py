@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -22,7 +23,7 @@ from strategies_for_tests import (
     trees,
 )
 
-from predicate_extract import Compare, Const, Defined, Field, In, IsNull, Not, Truthy
+from predicate_extract import Call, Compare, Const, Defined, Field, In, IsNull, Not, Truthy
 from predicate_extract.algebra.schema import can_raise
 from predicate_extract.backends.columns import mask
 
@@ -165,6 +166,44 @@ def test_no_rows_raise_where_nothing_is_null():
     found = mask(predicate, batch)
     assert found.raised is None
     assert found.keep is found.true
+
+
+INTEGER, FLOAT = Field(("i",)), Field(("f",))
+HUGE = Const(10**400)
+POWER = functools.reduce(lambda term, _: Call("*", (term, INTEGER)), range(16), INTEGER)
+WIDE = pa.record_batch({"i": pa.array([2**63 - 1]), "f": [0.5]})
+WIDE_SCHEMA = pa.schema([column.with_nullable(False) for column in WIDE.schema])
+
+
+@pytest.mark.parametrize(
+    ("term", "raises"),
+    [
+        *((Call(name, (HUGE,)), True) for name in ("isnan", "isinf", "isfinite", "float")),
+        *((Call(op, (FLOAT, HUGE)), True) for op in ("+", "-", "*", "/", "//", "%")),
+        *((Call(op, (HUGE, FLOAT)), True) for op in ("+", "-", "*")),
+        (Call("+", (POWER, FLOAT)), True),
+        (Call("float", (Call("neg", (POWER,)),)), True),
+        (Call("max", (FLOAT, Call("abs", (HUGE,)))), False),
+        (Call("str", (Const(10**5000),)), True),
+        (Call("+", (Const(10**300), FLOAT)), False),
+        (Call("isfinite", (Call("*", (INTEGER, INTEGER)),)), False),
+    ],
+)
+def test_an_integer_beyond_all_floats_raises_where_it_becomes_one(term, raises):
+    predicate = Compare("==", term, Const(0))
+    row = SimpleNamespace(i=2**63 - 1, f=0.5)
+    assert (predicate.evaluate(row) is None) is raises
+    assert can_raise(predicate, WIDE_SCHEMA) or not raises
+    found = mask(predicate, pa.RecordBatch.from_arrays(WIDE.columns, schema=WIDE_SCHEMA))
+    assert (found.raised is not None and bool(found.raised[0])) or not raises
+
+
+def test_integers_that_all_have_a_float_do_not_raise():
+    for term in (
+        Call("+", (Const(10**300), FLOAT)),
+        Call("isfinite", (Call("*", (INTEGER, INTEGER)),)),
+    ):
+        assert not can_raise(Compare("==", term, Const(0)), WIDE_SCHEMA)
 
 
 def test_a_field_of_another_kind_is_left_to_python():
