@@ -60,7 +60,6 @@ def find(schema: pa.Schema, field: Field) -> Slot | None:
 
 COLUMN_BITS = 64  # of a column's integers, and of what counts or hashes
 FLOAT_BITS = 1000  # whose integers all have a float; and a text, of which Python limits the digits
-_GROWING = ("+", "-", "&", "|", "^", "neg", "abs", "min", "max", "round", "int", "//", "%")
 
 
 def child(level: pa.Schema | pa.StructType, name: Key) -> pa.Field | None:
@@ -152,14 +151,14 @@ def _family_of_term(term: Term, schema: pa.Schema) -> str | None:
 
 
 def _bits(term: Term) -> int:
-    """How many bits an integer term may have at the most."""
+    """How many bits an integer term may have at the most; of another term, those of a column."""
     match term:
         case Const(int() as value):
             return value.bit_length()
         case Call("*", args):
             return sum(map(_bits, args))
-        case Call(function, args) if function in _GROWING:
-            return 1 + max(map(_bits, args))
+        case Call(_, args):  # no other function makes an integer that is much longer
+            return 1 + max(COLUMN_BITS, *map(_bits, args))
     return COLUMN_BITS
 
 

@@ -170,6 +170,7 @@ def test_no_rows_raise_where_nothing_is_null():
 
 INTEGER, FLOAT = Field(("i",)), Field(("f",))
 HUGE = Const(10**400)
+HALF = Const(10**200)
 POWER = functools.reduce(lambda term, _: Call("*", (term, INTEGER)), range(16), INTEGER)
 WIDE = pa.record_batch({"i": pa.array([2**63 - 1]), "f": [0.5]})
 WIDE_SCHEMA = pa.schema([column.with_nullable(False) for column in WIDE.schema])
@@ -182,6 +183,7 @@ WIDE_SCHEMA = pa.schema([column.with_nullable(False) for column in WIDE.schema])
         *((Call(op, (FLOAT, HUGE)), True) for op in ("+", "-", "*", "/", "//", "%")),
         *((Call(op, (HUGE, FLOAT)), True) for op in ("+", "-", "*")),
         (Call("+", (POWER, FLOAT)), True),
+        (Call("float", (Call("*", (Call("floor", (HALF,)), HALF)),)), True),
         (Call("float", (Call("neg", (POWER,)),)), True),
         (Call("max", (FLOAT, Call("abs", (HUGE,)))), False),
         (Call("str", (Const(10**5000),)), True),
