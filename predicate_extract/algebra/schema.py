@@ -158,7 +158,7 @@ def _bits(term: Term) -> int:
         case Call("*", args):
             return sum(map(_bits, args))
         case Call(_, args):  # no other function makes an integer that is much longer
-            return 1 + max(COLUMN_BITS, *map(_bits, args))
+            return 1 + max([COLUMN_BITS, *map(_bits, args)])
     return COLUMN_BITS
 
 
