@@ -65,7 +65,7 @@ class Directory:
         self.graph = context.graph
         self.members = context.members
         self._queue = queue = RequestQueue(context)
-        self.moves = queue.moves
+        self.planned = queue.planned
         self._stories = Stories(context, queue)
         self._wiring = wiring = Wiring(context)
         self._leases = Leases(context)

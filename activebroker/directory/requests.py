@@ -76,7 +76,7 @@ class RequestQueue:
         self._happened: deque[Change] = deque()
         self._queue: deque[Waiting] = deque()
         self._busy = False
-        self.moves: dict[int, PlannedMove] = {}  # by their numbers, with those that are overdue
+        self.planned: dict[int, PlannedMove] = {}  # by their numbers, with those that are overdue
         self._awaited: tuple[PlannedMove, Done] | None = None  # by the current change
 
     def submit(
@@ -109,13 +109,13 @@ class RequestQueue:
 
     def lost(self, node: str) -> None:
         """A member fell silent: tell the moves that it takes part in."""
-        for planned in list(self.moves.values()):
+        for planned in list(self.planned.values()):
             if node in planned.plan.involved:
                 self._handle(planned, PartyLost(node))
 
     def move_on(self, move: int, input: Prepared | Refused | Started | DeadlinePassed) -> None:
         """Give a move a message, or its timer."""
-        if (planned := self.moves.get(move)) is not None:
+        if (planned := self.planned.get(move)) is not None:
             self._handle(planned, input)
 
     def give_up(self, planned: PlannedMove, reason: str) -> None:
@@ -124,17 +124,17 @@ class RequestQueue:
 
     def move_of(self, name: str) -> PlannedMove | None:
         """The move of a channel or a relay that is under way, if there is one."""
-        mine = (each for each in self.moves.values() if each.channel.name == name)
+        mine = (each for each in self.planned.values() if each.channel.name == name)
         return next(mine, None)
 
     def under_way(self) -> list[PlannedMove]:
         """The moves that have not ended."""
-        return list(self.moves.values())
+        return list(self.planned.values())
 
     def overdue(self) -> list[PlannedMove]:
         """The moves under way whose change has ended."""
         awaited = None if self._awaited is None else self._awaited[0]
-        return [each for each in self.moves.values() if each is not awaited]
+        return [each for each in self.planned.values() if each is not awaited]
 
     def go_on(self) -> None:
         """Carry out the next change without an obstacle, unless the directory has facts to handle
@@ -186,7 +186,7 @@ class RequestQueue:
             then = partial(self._resume, change, done)
             match step:
                 case PlannedMove():
-                    self.moves[step.plan.move] = step
+                    self.planned[step.plan.move] = step
                     self._awaited = step, then
                     self._handle(step, Begun())
                 case Attempt(calls, patience):
@@ -233,7 +233,7 @@ class RequestQueue:
         over = finish.outcome is not Outcome.OVERDUE
         late = self._awaited is None or self._awaited[0] is not planned
         if over:
-            del self.moves[planned.plan.move]
+            del self.planned[planned.plan.move]
             self.facts.append(MoveEnded(planned, finish, late))
         if self._awaited is not None and not late:
             (_, then), self._awaited = self._awaited, None

@@ -22,12 +22,12 @@ def machines(node: Node) -> dict[Key, Machine]:
         moves._origins
         or moves._destinations
         or moves._sources
-        or (directory is not None and directory.moves)
+        or (directory is not None and directory.planned)
     ):
         return {}
     found: dict[Key, Machine] = {}
     if directory is not None:
-        for move, planned in directory.moves.items():
+        for move, planned in directory.planned.items():
             found["initiator", move, 0] = planned.machine
     for (move, outlet), source in moves._sources.items():
         found["source", move, outlet] = source
@@ -41,13 +41,13 @@ def machines(node: Node) -> dict[Key, Machine]:
 def plans(node: Node) -> Iterator[Plan]:
     """The plans of the derivations that this node initiates and that have not ended."""
     if node.directory is not None:
-        for planned in node.directory.moves.values():
+        for planned in node.directory.planned.values():
             yield planned.plan
 
 
 def planned(node: Node, move: int) -> PlannedMove | None:
     """A move that this node initiates and that has not ended."""
-    return None if node.directory is None else node.directory.moves.get(move)
+    return None if node.directory is None else node.directory.planned.get(move)
 
 
 def idle_ticks(node: Node, now: float) -> int:

@@ -157,7 +157,7 @@ def test_a_suspicion_is_looked_into(bench: Whole) -> None:
 @pytest.mark.parametrize("ended", ["completed", "rolled back"])
 def test_the_parties_of_a_move_bring_it_to_its_end(bench: Whole, ended: str) -> None:
     ending = bench.ask(Move("x.Late", "hub", "c", 1.0))
-    (move,) = bench.directory.moves
+    (move,) = bench.directory.planned
     if ended == "completed":
         for node in ("b1", "hub"):
             bench.directory.answered(Prepared(move, node))
@@ -165,7 +165,7 @@ def test_the_parties_of_a_move_bring_it_to_its_end(bench: Whole, ended: str) -> 
     else:
         bench.directory.answered(Refused(move, "hub", "no numpy"))
     bench.work()
-    assert ending.done and bench.directory.moves == {}
+    assert ending.done and bench.directory.planned == {}
     assert bench.places() == (["hub"] if ended == "completed" else ["b1"])
     status = bench.ask(ReportStatus())
     bench.work()
@@ -175,7 +175,7 @@ def test_the_parties_of_a_move_bring_it_to_its_end(bench: Whole, ended: str) -> 
 def test_a_move_does_not_wait_for_who_is_lost(bench: Whole) -> None:
     ending = bench.ask(Move("x.Late", "b2", "c", 1.0))
     bench.lose("b2")
-    assert isinstance(ending.error, MoveFailed) and bench.directory.moves == {}
+    assert isinstance(ending.error, MoveFailed) and bench.directory.planned == {}
     assert bench.places() == ["b1"]
 
 
@@ -183,7 +183,7 @@ def test_a_move_that_fails_late_is_seen_to(bench: Whole) -> None:
     bench.moves_still()
     assert bench.places() == ["b2"]
     bench.lose("b2")
-    assert bench.directory.moves == {} and bench.places() == ["b1"]
+    assert bench.directory.planned == {} and bench.places() == ["b1"]
 
 
 @pytest.mark.parametrize("how", ["refused", "origin lost"])
@@ -191,14 +191,14 @@ def test_a_filter_goes_on_if_its_move_fails_when_all_think_it_is_there(
     bench: Whole, how: str
 ) -> None:
     bench.moves_still()
-    (move,) = bench.directory.moves
+    (move,) = bench.directory.planned
     bench.asked.clear()
     if how == "refused":
         bench.directory.answered(Refused(move, "b2", "no numpy"))
         bench.work()
     else:
         bench.lose("b1")  # with what the filter had made there
-    assert bench.directory.moves == {}
+    assert bench.directory.planned == {}
     assert [node for node, kind in bench.kinds() if kind is Deploy] == bench.places() == ["b2"]
 
 

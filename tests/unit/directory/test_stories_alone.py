@@ -113,7 +113,7 @@ def test_the_last_ones_are_shown_with_their_outcomes(
 
 
 def test_one_under_way_tells_for_whom_it_waits(bench: Bench) -> None:
-    bench.queue.moves[bench.planned.plan.move] = bench.planned
+    bench.queue.planned[bench.planned.plan.move] = bench.planned
     (going,) = bench.stories.under_way()
     assert (going.phase, going.waits_for) == ("preparing", ["b1", "b2"])
     for node in ("a", "b1", "b2"):

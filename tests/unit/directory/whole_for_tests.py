@@ -80,7 +80,7 @@ class Whole(Fabric):
 
     def moves_still(self) -> None:
         self.ask(Move("x.Late", "b2", "c", 1.0))
-        (move,) = self.directory.moves
+        (move,) = self.directory.planned
         for node in ("b1", "b2"):
             self.directory.answered(Prepared(move, node))
         for node in ("a", "b1", "b2"):

@@ -153,7 +153,7 @@ def test_who_dies_while_a_filter_moves_from_its_suppliers_keeps_it_from_no_place
     scene.settle()
     scene.net.refusing.add("dallas")
     opened = scene.begin("dallas", OpenSupplier("x", "C", "dallas"))
-    scene.net.run_until(lambda: bool(scene.directory.moves))
+    scene.net.run_until(lambda: bool(scene.directory.planned))
     scene.net.kill(dead)
     scene.directory._context.outside.expel(dead)
     scene.net.run_for(FOUND_LOST)
