@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from activebroker.core.errors import ActiveBrokerError, NameTaken, check_text, revive
+from activebroker.core.errors import ActiveBrokerError, InvalidName, NameTaken, check_text, revive
 from activebroker.directory.deaths import Budget
 from activebroker.directory.parts import FIXED_PLACES
 from activebroker.fabric.keys import find_key, is_loopback, signing_key
@@ -223,6 +223,11 @@ def check_name(name: str) -> None:
     """Raise InvalidName for a bad name of a broker, NameTaken for one with another meaning as a
     place."""
     check_text(name, "a broker's name")
+    if "://" in name:
+        raise InvalidName(
+            f"{name!r} is an address, not a broker's name. To join the fabric there, use "
+            f"connect({name!r})."
+        )
     if name in FIXED_PLACES:
         raise NameTaken(
             f"{name!r} cannot be a broker's name: as a place it means something else. Choose "

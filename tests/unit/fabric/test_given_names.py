@@ -47,3 +47,8 @@ def test_it_is_told(fabric: ab.Fabric, call: str, name: Any) -> None:
 def test_one_broker_may_be_given_as_it_is() -> None:
     with ab.Fabric(brokers="atlanta") as fabric:
         assert {member["name"] for member in fabric.status()["members"]} == {"local", "atlanta"}
+
+
+def test_who_gives_an_address_for_a_broker_wants_to_connect() -> None:
+    with pytest.raises(InvalidName, match=r"use connect\('tcp://127.0.0.1:5555'\)"):
+        ab.Fabric("tcp://127.0.0.1:5555")
