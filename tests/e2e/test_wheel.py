@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,7 +90,8 @@ class Environment:
             "VIRTUAL_ENV": str(folder / "env"),
             "WHEEL": str(wheel),
         }
-        self.run("uv venv --quiet env")
+        self._environment.pop("UV_PYTHON", None)  # else uv installs there, and not here
+        self.run(f"uv venv --quiet --python {sys.executable} env")
 
     def run(self, command: str) -> str:
         done = subprocess.run(
