@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from activebroker.events import Event
 from activebroker.filters import FIFOFilter, FilterRunner
 
 STARTED: list[str] = []
+CONNECTIONS: list[sqlite3.Connection] = []
 
 
 class Numbered(FIFOFilter):
@@ -64,23 +65,30 @@ def handed_over(filter: type[FIFOFilter], states: dict[str, bytes]) -> FilterRun
     return there
 
 
+def connection() -> sqlite3.Connection:
+    made = sqlite3.connect(":memory:", check_same_thread=False)
+    CONNECTIONS.append(made)
+    return made
+
+
 TOOLS: list[Callable[[], Any]] = [
     threading.Lock,
     threading.Condition,
     threading.local,
-    lambda: sqlite3.connect(":memory:", check_same_thread=False),
+    connection,
     lambda: (number for number in range(3)),
     Client,
 ]
 
 
 @pytest.fixture(autouse=True)
-def forget() -> None:
+def forget() -> Iterator[None]:
     STARTED.clear()
+    yield
+    while CONNECTIONS:
+        CONNECTIONS.pop().close()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("where", ["__init__", "on_start"])
 def test_what_cannot_be_pickled_is_made_anew_and_the_rest_goes_along(
