@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.context import Context
 from activebroker.directory.deaths import Budget, Record, acquit
-from activebroker.directory.parts import Derived, Made, Relay, inputs_of
+from activebroker.directory.parts import Derived, Made, Outlet, Relay, inputs_of
 from activebroker.directory.recovery import PROOF, Recovery, Refusals, Stages
 from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
@@ -23,6 +23,7 @@ from activebroker.protocol.orders import ReportSent, Undeploy
 from activebroker.protocol.specs import NOWHERE, Offsets
 
 log = logging.getLogger(__name__)
+TOGETHER = 12.0  # seconds that may lie between the news of two deaths by one event
 TRIAL = 5.0  # seconds that a suspect is alone at a broker, unless it gets further before
 # Seconds to wait for another broker; the longer one if no other process can take the filter.
 WAIT, LONGEST_WAIT = 2.0, 30.0
@@ -58,6 +59,7 @@ class Recoveries:
         self._recovery = Recovery(context, wiring)
         self._budget = budget
         self._records: dict[str, Record] = {}
+        self._cut_off: list[tuple[float, str, str]] = []  # when a supplier died, of which filter
         self._waiting: dict[str, Search] = {}
 
     def waits(self, name: str) -> bool:
@@ -83,6 +85,12 @@ class Recoveries:
             if each.recovers and any(s.node == node for s in each.stages.values())
         ]
         now = self._context.now
+        self._cut_off = [each for each in self._cut_off if now - each[0] < TOGETHER]
+        for each in self._graph.all_made():
+            for outlet in self._feeds(each):
+                supplier = None if self._graph.relay_at(outlet) else outlet.supplier
+                if supplier is not None and outlet.node == node:
+                    self._cut_off.append((now, each.name, supplier))
         for each in lost:
             stuck = yield from self._stuck(each)
             self._records.setdefault(each.name, Record()).died(node, now, stuck)
@@ -153,12 +161,7 @@ class Recoveries:
 
     def _stuck(self, made: Made) -> Change:
         """How far a filter or relay has come, by supplier with events under way to it."""
-        graph = self._graph
-        if isinstance(made, Relay):
-            feeds = [made.own]
-        else:
-            feeds = [outlet for outlet, flows in graph.feeds(made) if flows]
-        inputs = inputs_of(made)
+        graph, feeds, inputs = self._graph, self._feeds(made), inputs_of(made)
         asked = [outlet for outlet in feeds if outlet.node in self._members]
         answers = yield Attempt(
             [(each.node, ReportSent(each.id, made.name)) for each in asked], PROOF
@@ -178,7 +181,15 @@ class Recoveries:
                 above = (graph.relay_at(outlet) or made.parent).name
                 record = self._records.get(above, Record())
                 stuck |= {each: inputs.get(each, NOWHERE) for each in record.stuck}
+        for _, name, supplier in self._cut_off:
+            if name == made.name:  # its supplier has died as well, and is not there to ask
+                stuck.setdefault(supplier, inputs.get(supplier, NOWHERE))
         return stuck
+
+    def _feeds(self, made: Made) -> list[Outlet]:
+        if isinstance(made, Relay):
+            return [made.own]
+        return [outlet for outlet, flows in self._graph.feeds(made) if flows]
 
     def _on_trial(self, made: Made, deaths: int) -> list[str]:
         """The brokers to avoid for now: those where a suspect has not run for long enough; and, for

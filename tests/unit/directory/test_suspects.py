@@ -8,7 +8,7 @@ from picture_for_tests import ANY_TYPE
 
 from activebroker.core.errors import DeadlineExceeded
 from activebroker.directory.parts import Derived, Relay, Root
-from activebroker.directory.recoveries import TRIAL
+from activebroker.directory.recoveries import TOGETHER, TRIAL
 from activebroker.protocol.orders import ReportSent
 from activebroker.protocol.specs import Checkpoint
 
@@ -64,6 +64,17 @@ def test_what_had_nothing_to_do_is_not_blamed(bench: Deaths) -> None:
     bench.members["b1"] = bench.member("b1")
     bench.recover(idle)
     assert bench.recoveries.waits(NAME) and not bench.recoveries.waits("x.Other")
+
+
+@pytest.mark.parametrize(("between", "deaths"), [(0.0, 1), (TOGETHER - 1, 1), (TOGETHER + 1, 0)])
+def test_a_filter_is_blamed_though_its_supplier_died_just_before(
+    bench: Deaths, between: float, deaths: int
+) -> None:
+    bench.carry_out(bench.endings.lose("a", died=True))
+    bench.time += between
+    bench.gone("b1")
+    bench.carry_out(bench.recoveries.died("b1"))
+    assert bench.recoveries._records[NAME].count == deaths
 
 
 def test_a_source_that_does_not_tell_may_have_sent_anything(bench: Deaths) -> None:
