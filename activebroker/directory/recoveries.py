@@ -184,6 +184,8 @@ class Recoveries:
         for _, name, supplier in self._cut_off:
             if name == made.name:  # its supplier has died as well, and is not there to ask
                 stuck.setdefault(supplier, inputs.get(supplier, NOWHERE))
+        # Nobody can send these events again: they cause no second death.
+        self._cut_off = [each for each in self._cut_off if each[1] != made.name]
         return stuck
 
     def _feeds(self, made: Made) -> list[Outlet]:

@@ -75,6 +75,8 @@ def test_a_filter_is_blamed_though_its_supplier_died_just_before(
     bench.gone("b1")
     bench.carry_out(bench.recoveries.died("b1"))
     assert bench.recoveries._records[NAME].count == deaths
+    bench.carry_out(bench.recoveries.died("b1"))
+    assert "A" not in bench.recoveries._records[NAME].stuck, "nobody can send those events again"
 
 
 def test_a_source_that_does_not_tell_may_have_sent_anything(bench: Deaths) -> None:
