@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from activebroker.directory.checkpoints import Checkpoints
 from activebroker.directory.context import Context
 from activebroker.directory.deaths import Budget, Record, acquit
-from activebroker.directory.parts import Derived, Made, Outlet, Relay, inputs_of
+from activebroker.directory.parts import Derived, Made, Relay, inputs_of
 from activebroker.directory.recovery import PROOF, Recovery, Refusals, Stages
 from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
@@ -86,11 +86,11 @@ class Recoveries:
         ]
         now = self._context.now
         self._cut_off = [each for each in self._cut_off if now - each[0] < TOGETHER]
-        for each in self._graph.all_made():
-            for outlet in self._feeds(each):
-                supplier = None if self._graph.relay_at(outlet) else outlet.supplier
-                if supplier is not None and outlet.node == node:
-                    self._cut_off.append((now, each.name, supplier))
+        for flow in self._graph.flows.values():
+            supplier, made = flow.outlet.supplier, flow.inlet.makes
+            own = flow.outlet.node == node and self._graph.relay_at(flow.outlet) is None
+            if own and supplier is not None and made is not None:
+                self._cut_off.append((now, made.name, supplier))
         for each in lost:
             stuck = yield from self._stuck(each)
             self._records.setdefault(each.name, Record()).died(node, now, stuck)
@@ -161,7 +161,12 @@ class Recoveries:
 
     def _stuck(self, made: Made) -> Change:
         """How far a filter or relay has come, by supplier with events under way to it."""
-        graph, feeds, inputs = self._graph, self._feeds(made), inputs_of(made)
+        graph = self._graph
+        if isinstance(made, Relay):
+            feeds = [made.own]
+        else:
+            feeds = [outlet for outlet, flows in graph.feeds(made) if flows]
+        inputs = inputs_of(made)
         asked = [outlet for outlet in feeds if outlet.node in self._members]
         answers = yield Attempt(
             [(each.node, ReportSent(each.id, made.name)) for each in asked], PROOF
@@ -187,11 +192,6 @@ class Recoveries:
         # Nobody can send these events again: they cause no second death.
         self._cut_off = [each for each in self._cut_off if each[1] != made.name]
         return stuck
-
-    def _feeds(self, made: Made) -> list[Outlet]:
-        if isinstance(made, Relay):
-            return [made.own]
-        return [outlet for outlet, flows in self._graph.feeds(made) if flows]
 
     def _on_trial(self, made: Made, deaths: int) -> list[str]:
         """The brokers to avoid for now: those where a suspect has not run for long enough; and, for
