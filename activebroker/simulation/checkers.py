@@ -259,9 +259,11 @@ def bounds(host: Host, largest: int) -> Iterator[str]:
     for outlet in plane.outlets.values():
         for flow in outlet.flows.values():
             waiting = sum(item.nbytes for item in flow.waiting if isinstance(item, Chunk))
+            # A flow that resumes begins with all that was retained for its subscriber.
+            most = emission + (RETAINED if flow.spec.resumes else 0)
             if not -emission <= flow.credit <= WINDOW:
                 yield f"bounds: credit {flow.credit} of flow {flow.spec.id} at {host.name}"
-            if waiting > emission:
+            if waiting > most:
                 yield f"bounds: {waiting} bytes wait in flow {flow.spec.id} at {host.name}"
         for name, subscriber in outlet.subscribers.items():
             if subscriber.retained_bytes > RETAINED + emission:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -16,8 +16,9 @@ from activebroker.core.errors import (
     revive,
 )
 from activebroker.directory.parts import Derived, Outlet, Root
-from activebroker.events import Event, encode
+from activebroker.events import Event, EventType, encode
 from activebroker.events.wire import describe
+from activebroker.matching import Chunk
 from activebroker.node.dataplane.inlet import LOST
 from activebroker.node.dataplane.outlet import RETAINED, WINDOW
 from activebroker.node.effects import InletOpened
@@ -290,6 +291,11 @@ def test_what_is_left_at_a_node_is_found() -> None:
     assert [line.split()[1] for line in left] == ["inlets", "calls", "timers"]
 
 
+@dataclass(frozen=True)
+class Blob:
+    bytes: bytes
+
+
 def test_what_waits_beyond_the_windows_is_found() -> None:
     scene = Scene()
     outlet = scene.world.hosts["east"].node.outlets.open(1, "x", "s1")
@@ -297,6 +303,31 @@ def test_what_waits_beyond_the_windows_is_found() -> None:
     host = scene.world.hosts["east"]
     assert list(checkers.bounds(host, 1000)) == []
     outlet.flows[2].credit = WINDOW + 1
+    assert [line.partition(":")[0] for line in checkers.bounds(host, 1000)] == ["bounds"]
+
+
+@pytest.mark.parametrize(("resumes", "found"), [(False, ["bounds"]), (True, [])])
+def test_a_flow_that_resumes_begins_with_all_that_was_retained(
+    resumes: bool, found: list[str]
+) -> None:
+    scene = Scene()
+    host = scene.world.hosts["east"]
+    outlet = host.node.outlets.open(1, "x", "s1")
+    for flow_id, again in ((2, False), (4, resumes)):
+        outlet.close(2)
+        outlet.open(
+            FlowSpec(
+                *(flow_id, 1, "east", 3, "west"),
+                subscriber="x.Count",
+                recovers=True,
+                resumes=again,
+            ),
+            retains=True,
+        )
+    large = encode(EventType.of(Blob), [Blob(b"x" * RETAINED)], "s1", 0, 1)
+    outlet.flows[4].waiting.append(Chunk(large, upto=(1, 1)))
+    assert [line.partition(":")[0] for line in checkers.bounds(host, 1000)] == found
+    outlet.flows[4].waiting.append(Chunk(large, upto=(1, 2)))
     assert [line.partition(":")[0] for line in checkers.bounds(host, 1000)] == ["bounds"]
 
 
