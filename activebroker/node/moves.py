@@ -28,6 +28,7 @@ from derivation.origin import Origin, OriginState
 from derivation.protocol import (
     Cancel,
     End,
+    Error,
     HandOver,
     Message,
     Prepared,
@@ -145,10 +146,16 @@ class Moves:
             )
             self._at_origin(move, captured)
 
-    def saved(self, stage_id: int) -> None:
-        """The filter of a stage can be recovered elsewhere from now on."""
-        for move, _ in self._origins_of(stage_id, OriginState.SAVING):
-            self._at_origin(move, origin.FilterSaved())
+    def saved(self, stage_id: int, error: Error | None) -> None:
+        """The filter of a stage can be recovered elsewhere from now on; or an error has stopped it,
+        so that there is nothing to move."""
+        for move, at in self._origins_of(stage_id, OriginState.SAVING):
+            if error is None:
+                self._at_origin(move, origin.FilterSaved())
+            else:
+                why = f"its filter has ended: {error[1]}"
+                refused = Refused(move, self._context.here, why)
+                self._context.send(at.machine.plan.initiator, refused, ())
 
     def _origins_of(self, stage_id: int, state: OriginState) -> list[tuple[int, _AtOrigin]]:
         """The moves of a stage that wait in this state. There may be others: after an overdue move,

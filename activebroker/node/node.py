@@ -335,8 +335,8 @@ class Node:
                 self.moves.flow_opened(stage, flow)
             case InputEnded(stage, flow, lost):
                 self.moves.flow_ended(stage, flow, lost)
-            case FilterSaved(stage):
-                self.moves.saved(stage)
+            case FilterSaved(stage, error):
+                self.moves.saved(stage, error)
             case FilterChanged():
                 self.orders.changed(fact)
             case _:

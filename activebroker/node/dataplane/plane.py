@@ -41,9 +41,11 @@ class InputEnded:
 
 @dataclass(frozen=True, slots=True)
 class FilterSaved:
-    """The filter of a stage can be recovered elsewhere, or there is nothing to save any more."""
+    """The filter of a stage can be recovered elsewhere, or there is nothing to save any more; with
+    an `error`, that has stopped it."""
 
     stage: int
+    error: Error | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,9 +175,9 @@ class Stages:
         if (outcome := stage.take_change()) is not None:
             self._plane.facts.append(FilterChanged(stage.spec.id, outcome))
             self._plane.touch(stage.spec.id)
-        if stage.outlet.ended and stage.saving.wanted:  # by an error: nothing is left to save
+        if stage.outlet.ended and stage.saving.wanted:  # nothing is left to save
             stage.saving.recover_no_more()
-            self._plane.facts.append(FilterSaved(stage.spec.id))
+            self._plane.facts.append(FilterSaved(stage.spec.id, stage.outlet.error))
 
     def _ask_driver(self, work: Effect) -> None:
         if isinstance(work, RunStage):

@@ -224,3 +224,18 @@ def test_what_is_not_filtered_waits_in_the_stage(bench: Bench) -> None:
     bench.inlets.arrived(Arrival(7, 2, chunk(5)))
     assert [groups(item) for item in stage.waiting()] == [[5]]
     assert bench.moves.under_way()[0].held_events == 1
+
+
+def test_a_filter_that_an_error_stops_while_it_is_saved_does_not_move(bench: Bench) -> None:
+    """Nobody has its state: if the new place died, the filter would begin anew elsewhere."""
+    stage = bench.running()
+    assert bench.receive(prepare(plan("here", "there", saves=True), origin_stage=7)) == []
+    stage.outlet.end(finished=True, error=("FilterStopped", "planted"))
+    bench.plane.touch(7)
+    bench.stages.go_on()
+    (fact,) = bench.plane.facts
+    bench.take()
+    bench.moves.saved(fact.stage, fact.error)
+    assert bench.take() == [("hub", Refused(4, "here", "its filter has ended: planted"))]
+    bench.receive(Cancel(4))
+    assert not bench.moves.under_way()

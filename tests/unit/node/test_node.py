@@ -72,6 +72,6 @@ def test_only_a_derivation_that_waits_for_it_hears_that_a_filter_is_saved() -> N
     for move, saves in ((1, True), (2, False)):
         plan = Plan(move, "x", "bad", ("here",), ("bad",), (), saves=saves)
         node.moves.receive(PrepareMove(Prepare(plan), 7, None, ()), ())
-    node.moves.saved(7)
+    node.moves.saved(7, None)
     node.moves.captured(7, {})
     assert [each.phase for each in node.moves.under_way()] == ["awaiting end markers"] * 2

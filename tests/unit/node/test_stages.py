@@ -110,9 +110,10 @@ def test_a_checkpoint_goes_to_the_directory_which_says_that_it_has_it(parts: Par
 def test_a_filter_that_was_stopped_has_nothing_to_save(parts: Parts) -> None:
     stage = fed(parts, envelope(exact=False))
     parts.stages.save(stage)
-    stage.outlet.end(finished=True, error=("FilterStopped", "planted"))
+    error = ("FilterStopped", "planted")
+    stage.outlet.end(finished=True, error=error)
     parts.stages.go_on()
-    assert FilterSaved(7) in parts.plane.facts
+    assert FilterSaved(7, error) in parts.plane.facts
 
 
 @pytest.mark.parametrize("discarded", [False, True])
