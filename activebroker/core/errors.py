@@ -123,6 +123,10 @@ class JavaNotFound(ActiveBrokerError, RuntimeError):
     """Spark needs Java 17 or newer and none was found."""
 
 
+class SparkUnavailable(ActiveBrokerError, RuntimeError):
+    """No Spark session can be started, or a job has lost every session that it got."""
+
+
 class ProtocolError(ActiveBrokerError):
     """A local call broke a machine's contract, or a peer speaks another protocol version."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from activebroker.core.errors import ActiveBrokerError, SparkUnavailable
 from activebroker.events import ANY, Batch, EventType, TypeRegistry, describe, load
 from activebroker.filters import (
     SHARED,
@@ -21,6 +24,7 @@ from activebroker.filters import (
     RunResult,
 )
 from activebroker.matching import parse
+from activebroker.spark.gateway import ended, is_alive, is_remote
 from activebroker.spark.job import RESULT, Forwarded, Job, Lost, Message, State, Stopped
 from activebroker.spark.rows import TASK, Layout
 from activebroker.spark.session import require, session
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+SESSIONS = 3  # that one job may lose
+ALONE = 60.0  # seconds that a job waits for others that are run again
+_again = threading.Lock()
 _HOOKS = ("on_start", "on_end", "on_idle")
 
 
@@ -42,7 +49,7 @@ class SparkRunner:
     here.
 
     Making one raises MissingExtra or JavaNotFound where Spark cannot run. The session is started by
-    the first events, if there is none.
+    the first events, if there is none, and again when it is lost.
     """
 
     def __init__(self, payload: Payload, envelope: Envelope, *, channel: str, key: bytes) -> None:
@@ -112,9 +119,9 @@ class SparkRunner:
         self._states.clear()
 
     def _session(self) -> SparkSession:
-        if self._spark is None:
+        if self._spark is None or ended() is not None:
             self._spark = spark = session()
-            self._parallelism = int(spark.sparkContext.defaultParallelism)
+            self._parallelism = _parallelism(spark)
             self._column = _column(self._envelope, self._payload.input)
         return self._spark
 
@@ -133,14 +140,36 @@ class SparkRunner:
     def _run(self, batches: list[Batch], result: RunResult) -> None:
         if not batches or result.stopped:
             return
-        spark = self._session()
         try:
-            table = self._submit(spark, batches)
+            table = self._run_job(batches)
         except Exception as error:  # noqa: BLE001 - whatever it was, these events are lost
             self._lose(batches, error, result)
-            self._spark = None  # it may be gone: asked for again next time
         else:
             self._collect(table, result)
+
+    def _run_job(self, batches: list[Batch]) -> pa.Table:
+        """Run a job; again, on a new session, if its session was lost.
+
+        Nothing has come of such a job: its events and states are still here.
+        """
+        with ExitStack() as stack:
+            for attempt in range(SESSIONS):
+                try:
+                    return self._submit(self._session(), batches)
+                except Exception as error:
+                    spark, self._spark = self._spark, None  # asked for again
+                    if spark is not None and is_alive(spark):
+                        raise
+                    cause = error
+                if attempt == 0:
+                    stack.enter_context(_alone())
+        if isinstance(cause, ActiveBrokerError):
+            raise cause
+        raise SparkUnavailable(
+            f"A job has lost {SESSIONS} Spark sessions in a row, and is given up. Does the filter "
+            "end the Java process, or need more memory than there is? The last error was "
+            f"{type(cause).__name__}: {cause}"
+        ) from cause
 
     def _submit(self, spark: SparkSession, batches: list[Batch]) -> pa.Table:
         """Run one Spark job."""
@@ -201,6 +230,23 @@ class SparkRunner:
                 for seq in batch.seqs.tolist()
             ]
         result.stopped = self._envelope.on_error == "stop"
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait for others that are run again: one that ends its session each time would end theirs."""
+    mine = _again.acquire(timeout=ALONE)
+    try:
+        yield
+    finally:
+        if mine:
+            _again.release()
+
+
+def _parallelism(spark: SparkSession) -> int:
+    if is_remote(spark):  # it does not tell
+        return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return int(spark.sparkContext.defaultParallelism)
 
 
 def _extend(result: RunResult, more: RunResult) -> None:

@@ -7,19 +7,33 @@ import logging
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from activebroker.core.errors import MissingExtra, with_extra
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    MissingExtra,
+    SparkUnavailable,
+    with_extra,
+)
+from activebroker.spark.gateway import (
+    await_end,
+    end_java,
+    ended,
+    find,
+    is_alive,
+    is_remote,
+    keep_quiet,
+)
 from activebroker.spark.java import java_home
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
@@ -36,52 +50,61 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
+# Settings that Spark makes for each run.
+_OF_ONE_RUN = re.compile(
+    r"spark\.(app\.(id|startTime|submitTime|initial\..+)|driver\.port|executor\.id)"
+)
+
 _lock = threading.Lock()
 _ours: _Own | None = None
+_context: SparkContext | None = None  # of the session that `session` has returned last
+_settings: dict[str, str] | None = None  # of the program's own session
+_exiting = False
 
 
 def session() -> SparkSession:
     """Return the active Spark session, or start one.
 
     One that we start runs on `SPARK_MASTER`, or the `spark.master` of Spark's configuration file,
-    or two local cores; it listens on loopback only, and ends with `stop` or with the program.
+    or two local cores; it listens on loopback only, and ends with `stop` or with the program. One
+    in place of a session of the program's own that was lost has the settings of that one.
 
-    Raises: MissingExtra without pyspark, JavaNotFound without Java.
+    Raises: MissingExtra without pyspark, JavaNotFound without Java, SparkUnavailable.
     """
-    global _ours
     _require_pyspark()
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
     with _lock:
-        try:
-            return SparkSession.active()
-        except PySparkRuntimeError:  # there is none
-            pass
-        if _ours is not None:  # somebody else stopped it
-            _ours.close()
-        _ours = _Own()
-        return _ours.session
+        if (found := _active()) is None:
+            await_end()
+            found = _active() or _start()
+        _remember(found)
+        return found
 
 
 def stop() -> None:
     """Stop the session that `session` started, if any, and the Java process under it."""
-    global _ours
+    global _ours, _context
     with _lock:
         if _ours is not None:
             _ours.close()
-            _ours = None
+            _ours = _context = None
 
 
-atexit.register(stop)
+def _exit() -> None:
+    global _exiting
+    _exiting = True  # a thread whose job loses its session now must not start another
+    stop()
+
+
+atexit.register(_exit)
 
 
 def require() -> None:
     """Raise what `session` would raise where pyspark or Java is missing, without starting it."""
     _require_pyspark()
     from pyspark import SparkContext
+    from pyspark.sql import is_remote as connected
 
-    if SparkContext._gateway is None:
+    if SparkContext._gateway is None and not connected():
         java_home()
 
 
@@ -92,53 +115,100 @@ def _require_pyspark() -> None:
         raise MissingExtra(f"Spark is not installed here. {with_extra('spark')}") from None
 
 
-class _Own:
-    """A session that we started, with the Java process and the files that belong to it."""
+def _active() -> SparkSession | None:
+    """The session that there is, if it lives."""
+    found = find()
+    if found is None and _ours is not None:
+        found = _ours.session  # a late `stop` of an earlier one may have made pyspark forget it
+    return found if found is not None and is_alive(found) else None
 
-    def __init__(self) -> None:
+
+def _start() -> SparkSession:
+    """Start a session; in place of one that was lost, as that one was."""
+    global _ours, _context
+    from pyspark import SparkContext
+
+    if _context is not None:
+        code = ended()
+        how = "it was stopped" if code is None else f"its Java process ended with exit code {code}"
+        log.warning("the Spark session was lost: %s; a new one is started", how)
+        _context = None
+    if _ours is not None:
+        _ours.close()
+        _ours = None
+    if SparkContext._active_spark_context is not None or ended() is not None:
+        end_java()  # it has died, or Spark has stopped by itself
+    if _exiting:
+        raise SparkUnavailable("The program ends: no Spark session is started any more.")
+    try:
+        _ours = _Own(_settings)
+    except ActiveBrokerError:
+        raise
+    except Exception as error:
+        raise SparkUnavailable(
+            f"No Spark session can be started: {type(error).__name__}: {error} What Java has to "
+            "say of it is on this process's standard error."
+        ) from error
+    return _ours.session
+
+
+def _remember(found: SparkSession) -> None:
+    """Look once at each session. One that is not ours has settings that a new one has to have."""
+    global _context, _settings
+    if is_remote(found) or found.sparkContext is _context:
+        return
+    keep_quiet(found.sparkContext)
+    if _ours is None or found.sparkContext is not _ours.session.sparkContext:
+        _settings = {
+            name: value
+            for name, value in found.conf.getAll.items()
+            # Java reads its configuration file itself; all on this machine can see its arguments.
+            if not _OF_ONE_RUN.fullmatch(name) and value != _configured(name)
+        }
+    _context = found.sparkContext
+
+
+class _Own:
+    """A session that we started, with its files, and the Java process if we started that too."""
+
+    def __init__(self, settings: dict[str, str] | None) -> None:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
-        self._had_java = SparkContext._gateway is not None
+        had_java = SparkContext._gateway is not None
+        self._owns_java = not had_java
         self._folder = Path(tempfile.mkdtemp(prefix="activebroker-spark-"))
         (self._folder / "log4j2.properties").write_text(_LOGGING)
+        wanted = _defaults(self._folder) if settings is None else settings
         builder = SparkSession.builder.appName("activebroker")
         try:
-            with _environment(_variables(self._had_java)):
-                for name, value in _settings(self._folder).items():
+            with _environment(_variables(had_java)):
+                for name, value in wanted.items():
                     builder = builder.config(name, value)
                 self.session: SparkSession = builder.getOrCreate()
+            log.debug("started Spark %s", self.session.version)
         except BaseException:
-            self._end_java()
+            self._clear()
             raise
-        log.debug("started Spark %s", self.session.version)
 
     def close(self) -> None:
-        self.session.stop()
-        self._end_java()
+        if is_alive(self.session):
+            self.session.stop()
+        self._clear()
 
-    def _end_java(self) -> None:
-        from pyspark import SparkContext
-
-        gateway: Any = SparkContext._gateway
-        if gateway is not None and not self._had_java:
-            # Spark keeps the process for a later session of this program; it ends when its
-            # standard input does.
-            gateway.shutdown()
-            gateway.proc.stdin.close()
-            try:
-                gateway.proc.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                gateway.proc.kill()
-                gateway.proc.wait()
-            SparkContext._gateway = SparkContext._jvm = None
+    def _clear(self) -> None:
+        if self._owns_java:
+            end_java()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _settings(folder: Path) -> dict[str, str]:
+def _defaults(folder: Path) -> dict[str, str]:
     master = os.environ.get("SPARK_MASTER") or _configured("spark.master")
     local = (master or "local").startswith("local")
-    options = [f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"]
+    options = [
+        f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
+        f'"-Djava.io.tmpdir={folder.as_posix()}"',  # or what it leaves when it is killed would stay
+    ]
     if local:
         # The heavy part runs in Python: optimising Java for long runs, or collecting its garbage
         # on all cores, takes more from the machine than it gives.
