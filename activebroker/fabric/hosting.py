@@ -17,6 +17,7 @@ from activebroker.protocol.messages import FailuresReported
 from activebroker.protocol.requests import Join, Leave
 from activebroker.protocol.specs import Member
 from activebroker.runtime import MakeRunner, Runtime, Succession, python_runner, warm_up
+from activebroker.spark import SparkRunner  # not when used: Spark has to end after fabrics
 from activebroker.transport import (
     Claim,
     Hello,
@@ -250,8 +251,6 @@ def engines(key: bytes) -> dict[str, MakeRunner]:
     """The engines on which a node can run filters."""
 
     def spark_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
-        from activebroker.spark import SparkRunner  # only when used: it needs an extra
-
         return SparkRunner(payload, envelope, channel=channel, key=key)
 
     return {"python": python_runner, "spark": spark_runner}

@@ -95,6 +95,8 @@ def _exit() -> None:
     stop()
 
 
+# Handlers are called in reverse order, and this one is registered before that of any fabric: what a
+# fabric delivers when it is closed may have to go through a filter on Spark.
 atexit.register(_exit)
 
 

@@ -16,6 +16,8 @@ import psutil
 import pytest
 from processes_for_tests import PATIENCE, Program, Programs
 
+import activebroker as ab
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # slow on a busy machine
 
 # Two suppliers, and two filters on Spark: one that keeps nothing, and one with a state for each
@@ -53,7 +55,7 @@ def until(true):
         assert time.monotonic() < end
         time.sleep(0.01)
 
-fabric = ab.Fabric()
+fabric = ab.connect(sys.argv[2]) if sys.argv[2:] else ab.Fabric()
 trades = fabric.channel("trades", Trade)
 suppliers = [trades.supplier(name) for name in ("NYSE", "NASDAQ")]
 published, lost = 0, set()
@@ -119,6 +121,15 @@ derive(Held)
 derive(Numbered)
 answer()
 """
+CONSUMER = """
+fabric = ab.connect(sys.argv[1])
+came = []
+with fabric.channel("Numbered").subscribe() as events:
+    say()
+    for _, event in zip(range(int(sys.argv[2])), events):
+        came.append(event.content.price)
+say(json.dumps(came))
+"""
 KILLER = """
 class Killer(ab.FIFOFilter):
     def enqueue(self, event):
@@ -160,7 +171,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Progra
     for folder in ("tmp", "programs", "folder"):
         (tmp_path / folder).mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    with Programs(tmp_path / "programs", "") as programs:
+    with Programs(tmp_path / "programs", ab.generate_key()) as programs:
         yield programs
 
 
@@ -296,6 +307,27 @@ def test_a_session_lost_during_jobs(
     assert ask(program, "all_came()") is True
     assert losses(tmp_path) == [KILLED if lose is kill else STOPPED]
     java(program)
+
+
+def leave(program: Program) -> None:
+    """Java would have ended soon, if it did not wait for the jobs."""
+    program.tell("sys.exit()")
+    soon = time.monotonic() + 2.0
+    until(lambda: not javas(program) or time.monotonic() > soon)
+
+
+@pytest.mark.table
+def test_the_end_of_the_program_during_jobs(programs: Programs, tmp_path: Path) -> None:
+    """Consumers elsewhere get what it has published."""
+    _, address = programs.broker("hub")
+    program = programs.run(PROGRAM + DERIVED, str(tmp_path / "folder"), address)
+    assert ask(program, "publish(1), all_came()") == [None, True]
+    consumer = programs.run(CONSUMER, address, "202")
+    consumer.line()
+    during_jobs(program, tmp_path / "folder", leave)
+    came = json.loads(consumer.line())
+    assert sorted(came) == sorted([round(n + (n + 1) / 1000, 3) for n in range(1, 102)] * 2)
+    assert told(program) == []
 
 
 @pytest.mark.table
