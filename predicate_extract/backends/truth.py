@@ -28,11 +28,13 @@ class Unfaithful(Exception):
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Bits]):
     """Where a condition is true, where it raises or may (None: nowhere), and where it may be true
-    or false, but does not raise (None: nowhere). No two overlap."""
+    or false, but does not raise (None: nowhere). No two overlap. `sure`: it raises wherever it
+    may."""
 
     true: Bits
     raised: Bits | None = None
     maybe: Bits | None = None
+    sure: bool = True
 
     @property
     def exact(self) -> bool:
@@ -95,18 +97,19 @@ class Backend(ABC, Generic[Bits]):
                     outcome = self._both(outcome, self._inverted(self.judge(part)))
                 return self._inverted(outcome)
             case Defined(Predicate() as part):
-                raised = self.judge(part).raised
-                return Outcome(self.constant(True) if raised is None else ~raised, raised)
+                one = self.judge(part)
+                true = self.constant(True) if one.raised is None else ~one.raised
+                return Outcome(true, one.raised, sure=one.sure)
         try:
             return self.condition(predicate)
         except Unfaithful:
             no, yes = self.constant(False), self.constant(True)
             if can_raise(predicate, self.schema):
-                return Outcome(no, raised=yes)
+                return Outcome(no, raised=yes, sure=False)
             return Outcome(no, maybe=yes)
 
     def _inverted(self, one: Outcome[Bits]) -> Outcome[Bits]:
-        return Outcome(~one.keep, one.raised, one.maybe)
+        return Outcome(~one.keep, one.raised, one.maybe, one.sure)
 
     def _both(self, one: Outcome[Bits], two: Outcome[Bits]) -> Outcome[Bits]:
         goes_on = _any(one.true, one.maybe)
@@ -114,4 +117,5 @@ class Backend(ABC, Generic[Bits]):
             one.true & two.true,
             _any(one.raised, _both(goes_on, two.raised)),
             _any(_both(one.maybe, _any(two.true, two.maybe)), _both(one.true, two.maybe)),
+            one.sure and two.sure and (one.maybe is None or two.raised is None),
         )

@@ -1,19 +1,23 @@
 """A predicate as the WHERE clause of a SQL query, in front of the Python part.
 
-As in Spark, each condition becomes two that are never null, where it is true and where it raises,
-and these are combined as in `predicate_extract.backends.truth`. SQL evaluates them all, in any
-order, so none may fail. What SQL cannot decide as Python does keeps its rows.
+Each condition becomes two that are never null, where it is true and where it raises, and these are
+combined as in `predicate_extract.backends.truth`. SQL evaluates them all, in any order, so none may
+fail. What SQL cannot decide as Python does keeps its rows.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 
 import pyarrow as pa
 from sqlglot import exp
 
 from predicate_extract.algebra.constants import Member, Plain
+from predicate_extract.algebra.functions import MATCHING
+from predicate_extract.algebra.linear import NotLinear, linear
 from predicate_extract.algebra.predicate import (
     COMPARISONS,
     MIRRORED,
@@ -25,15 +29,16 @@ from predicate_extract.algebra.predicate import (
     Truthy,
 )
 from predicate_extract.algebra.schema import family_of
-from predicate_extract.algebra.terms import Const, Term
+from predicate_extract.algebra.terms import Call, Const, Term
 from predicate_extract.backends.bounds import Bound, for_floats, for_integers
+from predicate_extract.backends.sql import spark
 from predicate_extract.backends.sql.literals import literal
-from predicate_extract.backends.sql.logic import FALSE, TRUE, Bits, Test, any_of, where
+from predicate_extract.backends.sql.logic import FALSE, TRUE, Bits, Test, any_of, written
 from predicate_extract.backends.sql.terms import Terms
-from predicate_extract.backends.sql.values import Value, binary, call
+from predicate_extract.backends.sql.values import Value, binary, call, is_ascii
 from predicate_extract.backends.truth import Backend, Outcome, Unfaithful
 
-DIALECTS = ("duckdb",)
+DIALECTS = ("duckdb", "spark")
 """The dialects whose results are known to be Python's."""
 
 _KINDS: dict[str, type[exp.Binary]] = {
@@ -48,55 +53,101 @@ _FIXED_ZONE = re.compile(r"UTC|Etc/UTC|[+-]\d\d:\d\d")
 _ALL_DIGITS = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A predicate as conditions of SQL, each the text of a WHERE clause.
+
+    `keep` is true for every row for which the predicate is true or raises, and maybe for more; else
+    it is false or null. It is None if it would keep all rows. `exact`: it is true for no row for
+    which the predicate is false. `raised`, if that is so, is true where the predicate raises; it
+    is None if that is nowhere.
+    """
+
+    keep: str | None
+    exact: bool
+    raised: str | None
+
+
 def to_sql(
     predicate: Predicate, schema: pa.Schema, dialect: str = "duckdb"
 ) -> tuple[str | None, bool]:
     """The rows to keep, and whether these are exactly the rows where the predicate is true.
 
     The rows have the columns of `schema`, a struct per nested object; the database has its default
-    settings. The text is the condition of a WHERE clause: it is true for every row for which the
-    predicate is true or raises, and maybe for more; else it is false or null. It is None if it
-    would keep all rows.
+    settings. The text is `Where.keep`.
+
+    Raises: ValueError, for another dialect.
+    """
+    found = where(predicate, schema, dialect)
+    return found.keep, found.exact and found.raised is None
+
+
+def where(predicate: Predicate, schema: pa.Schema, dialect: str = "duckdb") -> Where:
+    """The rows to keep, and among them those where the predicate raises.
 
     Raises: ValueError, for another dialect.
     """
     if dialect not in DIALECTS:
         raise ValueError(f"Expected a dialect among {', '.join(DIALECTS)}, got {dialect!r}.")
     try:
-        outcome = _Sql(schema).judge(predicate)
+        outcome = _Sql(schema, dialect).judge(predicate)
         keep = outcome.keep
     except Unfaithful:  # it is too large
-        return None, False
-    return None if keep == TRUE else where(keep).sql(dialect), outcome.unsure in (None, FALSE)
+        return Where(None, False, None)
+    raised = None if outcome.raised == FALSE else outcome.raised
+    exact = outcome.maybe in (None, FALSE) and (raised is None or outcome.sure)
+    return Where(
+        None if keep == TRUE else _text(written(keep), dialect),
+        exact,
+        None if raised is None or not exact else _text(written(raised), dialect),
+    )
+
+
+def _text(condition: exp.Expr, dialect: str) -> str:
+    return spark.text(condition) if dialect == "spark" else condition.sql(dialect)
 
 
 class _Sql(Backend[Bits]):
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, dialect: str) -> None:
         super().__init__(schema)
-        self._value = Terms(schema).value
+        self._dialect = dialect
+        self._value = Terms(schema, collated=dialect == "spark").value
 
     def constant(self, value: bool) -> Bits:
         return TRUE if value else FALSE
 
     def condition(self, condition: Predicate) -> Outcome[Bits]:
+        outcome = self._condition(condition)
+        for bits in (outcome.true, outcome.raised):
+            if bits is not None:
+                _text(written(bits), self._dialect)  # what this dialect lacks is left to the filter
+        return outcome
+
+    def _condition(self, condition: Predicate) -> Outcome[Bits]:
         if not condition.fields():
             answer = condition.evaluate(None)
-            return _outcome(self.constant(answer is True), self.constant(answer is None))
+            # What is undecided raises here, and may not in the filter.
+            true, raised = self.constant(answer is True), self.constant(answer is None)
+            return _outcome(true, raised, sure=False)
         match condition:
             case Compare(op, left, right):
                 return self._compare(op, left, right)
             case In(item, values):
                 value = self._value(item)
-                return _outcome(self._is_in(value, values), value.raised)
+                return _outcome(self._is_in(value, values), value.raised, value.sure)
+            case Truthy(Call(how, (of, Const(str() as pattern), *flags))) if how in MATCHING:
+                return self._matches(of, how, pattern, flags)
+            case IsNull(Call(how, (of, Const(str() as pattern), *flags))) if how in MATCHING:
+                return self._inverted(self._matches(of, how, pattern, flags))
             case IsNull(of):
                 value = self._value(of)
-                return _outcome(value.none, value.raised)
+                return _outcome(value.none, value.raised, value.sure)
             case Truthy(of):
                 value = self._value(of)
-                return _outcome(_truth(value), value.raised)
+                return _outcome(_truth(value), value.raised, value.sure)
             case Defined(of):
-                raised = self._value(of).raised
-                return _outcome(~raised, raised)
+                value = self._value(of)
+                return _outcome(~value.raised, value.raised, value.sure)
         raise Unfaithful
 
     def _compare(self, op: str, one: Term, two: Term) -> Outcome[Bits]:
@@ -105,10 +156,29 @@ class _Sql(Backend[Bits]):
             op, left, right = MIRRORED[op], right, left
         elif right.constant is None and {left.family, right.family} == {"integer", "float"}:
             left, right = left.number().exact_float(), right.number().exact_float()
+        sure = left.sure and right.sure
         if op not in ("==", "!="):
-            return _outcome(_hits(op, left, right), left.absent | right.absent)
+            return _outcome(_hits(op, left, right), left.absent | right.absent, sure)
         equal = _hits("==", left, right) | (left.none & right.none)
-        return _outcome(equal if op == "==" else ~equal, left.raised | right.raised)
+        return _outcome(equal if op == "==" else ~equal, left.raised | right.raised, sure)
+
+    def _matches(self, of: Term, how: str, pattern: str, flags: Sequence[Term]) -> Outcome[Bits]:
+        """Where a pattern matches a text; one that is no text raises."""
+        value = self._value(of)
+        known = [flag.value for flag in flags if isinstance(flag, Const)]
+        if value.family != "str" or len(known) < len(flags):
+            raise Unfaithful
+        try:
+            wanted = linear(pattern, *known or [0], how)
+        except NotLinear as error:
+            raise Unfaithful from error
+        found = call("REGEXP_MATCHES", value.sql, literal(wanted.anywhere(how)))
+        outcome = _outcome(Test.of(found, value.nulls), value.absent, value.sure)
+        if not wanted.ascii:
+            return outcome
+        ascii = is_ascii(value)
+        maybe = ~ascii if outcome.raised is None else ~ascii & ~outcome.raised
+        return replace(outcome, true=outcome.true & ascii, maybe=maybe)
 
     def _is_in(self, item: Value, values: tuple[Const, ...]) -> Bits:
         # A NaN is in a tuple that holds this very object.
@@ -127,8 +197,10 @@ class _Sql(Backend[Bits]):
         return Test.of(exp.In(this=listed[0].sql.this, expressions=literals), item.nulls) | hits
 
 
-def _outcome(true: Bits, raised: Bits) -> Outcome[Bits]:
-    return Outcome(true & ~raised, None if raised == FALSE else raised)
+def _outcome(true: Bits, raised: Bits, sure: bool) -> Outcome[Bits]:
+    if raised == FALSE:
+        return Outcome(true)
+    return Outcome(true & ~raised, raised, sure=sure)
 
 
 def _hits(op: str, left: Value, right: Value) -> Bits:
@@ -148,6 +220,8 @@ def _hits(op: str, left: Value, right: Value) -> Bits:
         raise Unfaithful
     if right.constant is not None:
         return _hits_of_constant(op, left, right.constant.value)
+    if "decimal" in kinds and not (left.slot and right.slot and left.slot.type == right.slot.type):
+        raise Unfaithful
     match left.family:
         case "integer":
             left, right = left.number(), right.number()
@@ -155,8 +229,6 @@ def _hits(op: str, left: Value, right: Value) -> Bits:
             test = left.test(_KINDS[op], right.sql, *right.nulls)
             return test & ~(right if op in ("<", "<=") else left).is_nan
         case "aware" if not (_in_fixed_zone(left) and _in_fixed_zone(right)):
-            raise Unfaithful
-        case "decimal" if not (left.slot and right.slot and left.slot.type == right.slot.type):
             raise Unfaithful
         case "member":
             raise Unfaithful
@@ -213,7 +285,7 @@ def _hits_of_decimal(op: str, left: Value, value: int | float | Decimal) -> Bits
     bound = for_integers(op, exact.scaleb(type.scale, _ALL_DIGITS), -limit, limit)
     if isinstance(bound, bool):
         return _bounded(left, bound)
-    number = literal(Decimal(bound[1]).scaleb(-type.scale, _ALL_DIGITS))
+    number = exp.Literal.string(f"{Decimal(bound[1]).scaleb(-type.scale, _ALL_DIGITS):f}")
     return left.test(_KINDS[bound[0]], exp.cast(number, f"DECIMAL({type.precision}, {type.scale})"))
 
 

@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from predicate_extract.algebra.schema import family
 from predicate_extract.backends.sql.literals import literal
-from predicate_extract.backends.sql.logic import Test, any_of
+from predicate_extract.backends.sql.logic import FALSE, any_of
 from predicate_extract.backends.sql.numbers import ARITHMETIC, arithmetic
-from predicate_extract.backends.sql.values import Value, binary, call, constant
+from predicate_extract.backends.sql.values import Value, binary, call, constant, is_ascii
 from predicate_extract.backends.truth import Unfaithful
 
 _WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
@@ -24,6 +24,7 @@ _TESTS = {"startswith": "STARTS_WITH", "endswith": "ENDS_WITH", "contains": "CON
 _CASES = {"lower": "LOWER", "casefold": "LOWER", "upper": "UPPER"}
 _STRIPS = {"strip": "TRIM", "lstrip": "LTRIM", "rstrip": "RTRIM"}
 _LENGTHS = {"str": "LENGTH", "bytes": "OCTET_LENGTH", "list": "LEN"}
+_TAKES_NONE = ("str", "contains")  # with others, a None raises
 _DAYS = {"year": "YEAR", "month": "MONTH", "day": "DAY", "isoweekday": "ISODOW"}
 _HOURS = {"hour": "HOUR", "minute": "MINUTE", "second": "SECOND"}
 
@@ -41,6 +42,8 @@ def applied(function: str, args: list[Value]) -> Value:
         result,
         nulls=tuple(dict.fromkeys((*itertools.chain(*(arg.nulls for arg in args)), *result.nulls))),
         raised=any_of((*(arg.absent for arg in args), result.raised)),
+        sure=result.sure
+        and all(arg.sure and (arg.none == FALSE or function not in _TAKES_NONE) for arg in args),
     )
 
 
@@ -63,8 +66,7 @@ def _call(function: str, args: list[Value]) -> Value:
             return Value(call(_STRIPS[function], *sql), "str")
         case (("lower" | "casefold" | "upper"), ["str"]):
             # Beyond ASCII, Python and SQL follow different tables.
-            ascii = binary(exp.EQ, call("STRLEN", *sql), call("LENGTH", *sql))
-            return Value(call(_CASES[function], *sql), "str", raised=~Test.of(ascii, args[0].nulls))
+            return Value(call(_CASES[function], *sql), "str", raised=~is_ascii(args[0]), sure=False)
         case "str", ["str"]:
             return Value(sql[0], "str")
         case "str", ["integer"] if args[0].sql_type != "BOOLEAN":

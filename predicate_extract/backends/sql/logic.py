@@ -1,7 +1,7 @@
 """Two-valued logic over SQL conditions, kept small so that the text stays readable.
 
 A condition of SQL may be null; here it counts as false then, so that negation, absorption and all
-the rest are those of plain Boolean algebra. `where` writes the result as SQL, whose three-valued
+the rest are those of plain Boolean algebra. `written` writes the result as SQL, whose three-valued
 logic comes to the same.
 """
 
@@ -119,7 +119,7 @@ def any_of(parts: Iterable[Bits]) -> Bits:
     return _joined(False, tuple(parts))
 
 
-def where(bits: Bits, settled: frozenset[Bits] = frozenset()) -> exp.Expr:
+def written(bits: Bits, settled: frozenset[Bits] = frozenset()) -> exp.Expr:
     """The SQL that is true on these rows, false or null elsewhere.
 
     Where one of the tests in `settled` holds, the value is of no account.
@@ -135,15 +135,15 @@ def where(bits: Bits, settled: frozenset[Bits] = frozenset()) -> exp.Expr:
         # Where one of them is null, so is the whole, or false, whatever the others are.
         tests += [~null for test in tests if not test.negated for null in test.nulls]
     settled |= {~test if bits.every else test for test in tests}
-    written = []
+    conditions = []
     for part in parts:
         if isinstance(part, Test) and not (part.negated and set(part.nulls) - settled):
-            written.append(part.plain())
+            conditions.append(part.plain())
         else:
-            written.append(where(part, settled))
-    if not written:
+            conditions.append(written(part, settled))
+    if not conditions:
         return exp.Boolean(this=bits.every)
-    return exp.and_(*written) if bits.every else exp.or_(*written)
+    return exp.and_(*conditions) if bits.every else exp.or_(*conditions)
 
 
 def _joined(every: bool, parts: tuple[Bits, ...]) -> Bits:

@@ -20,6 +20,8 @@ from predicate_extract.backends.truth import Unfaithful
 
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "neg", "abs", "min", "max")
 
+_WIDEST = 10**38  # what both a HUGEINT and a DECIMAL of 38 digits hold
+
 _SIGNS: dict[str, tuple[type[exp.Binary], Callable[[int, int], int]]] = {
     "+": (exp.Add, operator.add),
     "-": (exp.Sub, operator.sub),
@@ -59,7 +61,7 @@ def arithmetic(function: str, numbers: list[Value]) -> Value:
 def _wide(values: list[Value], low: int, high: int) -> tuple[list[exp.Expr], str]:
     """Operands in a type that holds them, and what lies between `low` and `high`; and that type."""
     limit = max(-low - 1, high, *(max(-value.low - 1, value.high) for value in values))
-    if limit >= 2**127:
+    if limit >= _WIDEST:
         raise Unfaithful
     type = "BIGINT" if limit < 2**63 else "HUGEINT"
     sides = [value.sql for value in values]
@@ -114,8 +116,14 @@ def _quotient(one: Value, two: Value, whole: bool) -> Value:
     )
     zero, by = _divisor(two if whole else divisor)
     dividend = one.sql if one.constant is None else exp.cast(one.sql, "DOUBLE")
-    raised = any_of((one.raised, divisor.raised, *zero))
-    return Value(binary(exp.Div, dividend, by), "float", nulls=zero, raised=raised, nan=not whole)
+    return Value(
+        binary(exp.Div, dividend, by),
+        "float",
+        nulls=zero,
+        raised=any_of((one.raised, divisor.raised, *zero)),
+        sure=one.sure and divisor.sure,
+        nan=not whole,
+    )
 
 
 def _extreme(function: str, one: Value, two: Value, whole: bool) -> Value:
@@ -137,6 +145,7 @@ def _extreme(function: str, one: Value, two: Value, whole: bool) -> Value:
         choice,
         "integer" if whole else "float",
         raised=one.raised | two.raised,
+        sure=one.sure and two.sure,
         low=pick(one.low, two.low),
         high=pick(one.high, two.high),
         nan=one.nan or two.nan,

@@ -18,10 +18,14 @@ from predicate_extract.backends.truth import Unfaithful
 
 
 class Terms:
-    """Writes the terms over the rows of one schema."""
+    """Writes the terms over the rows of one schema.
 
-    def __init__(self, schema: pa.Schema) -> None:
+    Where texts may be `collated`, they are compared without their column's collation.
+    """
+
+    def __init__(self, schema: pa.Schema, *, collated: bool = False) -> None:
         self._schema = schema
+        self._collated = collated
 
     def value(self, term: Term) -> Value:
         """The value of a term.
@@ -47,6 +51,8 @@ class Terms:
             slot = replace(slot, type=slot.type.value_type)
         sql = self._column(field.path)
         null = is_null(sql)
+        if self._collated and slot.family in ("str", "member"):
+            sql = exp.cast(sql, "VARCHAR")
         missing = FALSE
         if not slot.reachable:
             ways = (field.path[:depth] for depth in range(1, len(field.path)))

@@ -21,9 +21,10 @@ class Value:
     """A term on every row.
 
     `nulls`: one of them holds wherever `sql` is null. `none`: where the value is None. `raised`:
-    where computing it raises, or `sql` is not what Python computes. `slot` is that of a field, and
-    `constant` the value of a constant. An integer lies between `low` and `high`; a float may be NaN
-    if `nan` says so. `sql_type` is an integer's or truth value's type in SQL, if it matters.
+    where computing it raises, or `sql` is not what Python computes; if `sure`, only the former.
+    `slot` is that of a field, and `constant` the value of a constant. An integer lies between `low`
+    and `high`; a float may be NaN if `nan` says so. `sql_type` is an integer's or truth value's
+    type in SQL, if it matters.
     """
 
     sql: exp.Expr
@@ -31,6 +32,7 @@ class Value:
     nulls: tuple[Test, ...] = ()
     none: Bits = FALSE
     raised: Bits = FALSE
+    sure: bool = True
     slot: Slot | None = None
     constant: Const | None = None
     low: int = 0
@@ -79,7 +81,7 @@ class Value:
             limit = literal(_EXACT)
             within = exp.Between(this=operand(self.sql), low=literal(-_EXACT), high=limit)
             rounds = Test.of(exp.Not(this=within), self.nulls)
-            exact = replace(self, low=-_EXACT, high=_EXACT, raised=self.raised | rounds)
+            exact = replace(self, low=-_EXACT, high=_EXACT, raised=self.raised | rounds, sure=False)
             return exact.rounded_float()
         return self.rounded_float()
 
@@ -106,6 +108,12 @@ def operand(sql: exp.Expr) -> exp.Expr:
 def call(name: str, *args: exp.Expr) -> exp.Expr:
     """`name(args)`."""
     return exp.Anonymous(this=name, expressions=[arg.copy() for arg in args])
+
+
+def is_ascii(text: Value) -> Test:
+    """Whether a text has no other characters."""
+    bytes, characters = (call(name, text.sql) for name in ("STRLEN", "LENGTH"))
+    return Test.of(binary(exp.EQ, bytes, characters), text.nulls)
 
 
 def is_null(sql: exp.Expr) -> Test:

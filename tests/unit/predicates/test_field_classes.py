@@ -11,9 +11,9 @@ from typing import Any
 
 import fields_for_tests as fields
 import pytest
+from databases_for_tests import register
 from fields_for_tests import Color, Level, Mood, Other, Perm, Tone, Way
 from test_filter_fuzz import load
-from test_sql import register
 
 from activebroker.events import EventType
 from activebroker.events.building import encode

@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from databases_for_tests import register
 from filters_for_tests import FIFOFilter, run
 from programs_for_tests import Writer
 from test_column_masks import rows_of
-from test_sql import register
 
 from predicate_extract import extract
 from predicate_extract.backends.columns import mask
