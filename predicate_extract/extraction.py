@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from predicate_extract.analysis.fields import field_uses
 from predicate_extract.analysis.filters import Analysis, Found
 from predicate_extract.analysis.following import Hazards
 from predicate_extract.analysis.instance import FilterInstance
+from predicate_extract.analysis.passing import fields_read, forwards_as_it_is
 from predicate_extract.analysis.source import Source, trusted_source
 from predicate_extract.errors import NotAFilter
 from predicate_extract.report import Extraction, FieldUse, Reason, Weaken
@@ -68,7 +70,7 @@ def _unfailing(target: object, extraction: Callable[[], Extraction]) -> Extracti
     except Exception as error:  # noqa: BLE001 - whatever it is, the filter can still run
         fault = f"the analysis itself fails ({type(error).__name__}: {error})"
         name = getattr(target, "__qualname__", type(target).__qualname__)
-        return _unknown(name, Weaken(FAULT, fault, "report this as a fault of it"), None)
+        return _unknown(name, Weaken(FAULT, fault, "report this as a fault of it"), _Text())
 
 
 def _extract(
@@ -102,7 +104,7 @@ def _extract(
             f"{name} is a {cls.__name__}, not a plain function",
             "give a def or a lambda that takes the content",
         )
-        return _unknown(name, weaken, None)
+        return _unknown(name, weaken, _Text(as_it_is=True))
     raise NotAFilter(
         f"{target!r} is neither a filter class, nor an instance of one, nor a predicate function."
     )
@@ -120,6 +122,33 @@ def extract_unrun(target: type | FunctionType, hazards: Hazards) -> Extraction:
     return _unfailing(target, lambda: _extract_filter(instance, content, hazards))
 
 
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What the text of a filter shows, followed or not."""
+
+    source: Source | None = None
+    uses: tuple[FieldUse, ...] = ()
+    reads: frozenset[str] | None = None
+    as_it_is: bool = False
+
+    @classmethod
+    def of_function(cls, source: Source, content: str | None) -> _Text:
+        if content is None:
+            return cls(source, as_it_is=True)
+        uses = tuple(field_uses(source, content=content))
+        return cls(source, uses, fields_read(source, content=content), as_it_is=True)
+
+    @classmethod
+    def of_enqueue(cls, source: Source, instance: FilterInstance) -> _Text:
+        names = _parameters(source)
+        if len(names) < 2:
+            return cls(source)
+        event = names[1]
+        forwards = instance.forwards_itself and forwards_as_it_is(source, event)
+        reads = fields_read(source, event=event) if instance.forwards_itself else None
+        return cls(source, tuple(field_uses(source, event=event)), reads, forwards)
+
+
 def _extract_function(
     function: FunctionType,
     content: Content,
@@ -130,17 +159,17 @@ def _extract_function(
     try:
         source = trusted_source(function)
     except Weaken as weaken:
-        return _unknown(name, weaken, None)
+        return _unknown(name, weaken, _Text(as_it_is=True))
     analysis = Analysis(content, hazards=hazards)
     given = target.args if target is not None else ()
     names = _parameters(source)[len(given) :]
-    uses = field_uses(source, content=names[0]) if names else []
+    text = _Text.of_function(source, names[0] if names else None)
     try:
         keywords = target.keywords if target is not None else {}
         found = _followed(lambda: analysis.of_function(code_of(function), given, keywords))
     except Weaken as weaken:
-        return _unknown(name, weaken, source, uses)
-    return _result(name, found, may_change_something(source), uses, source)
+        return _unknown(name, weaken, text)
+    return _result(name, found, may_change_something(source), text)
 
 
 def _extract_partial(target: functools.partial[object], content: Content) -> Extraction:
@@ -148,7 +177,7 @@ def _extract_partial(target: functools.partial[object], content: Content) -> Ext
     if not isinstance(function, FunctionType):
         name = getattr(function, "__qualname__", repr(function))
         weaken = Weaken("no-source", f"{name} is not a plain function", "give a def or a lambda")
-        return _unknown(name, weaken, None)
+        return _unknown(name, weaken, _Text(as_it_is=True))
     return _extract_function(function, content, target)
 
 
@@ -158,25 +187,26 @@ def _extract_filter(
     cls = instance.cls
     ignores = getattr(cls, "effects", "keep") == "ignore"
     analysis = Analysis(content, instance, ignores, hazards)
-    source: Source | None = None
-    uses: list[FieldUse] = []
+    text = _Text()
     enqueue = inspect.getattr_static(cls, "enqueue")
     try:
         if enqueue is not vars(instance.base or object).get("enqueue"):
-            source = _source_of(enqueue, cls)
-            names = _parameters(source)
-            uses = field_uses(source, event=names[1]) if len(names) > 1 else []
+            text = _Text.of_enqueue(_source_of(enqueue, cls), instance)
         _check_lookup(instance)
+    except Weaken as weaken:
+        text = replace(text, reads=None, as_it_is=False)
+        return _unknown(cls.__qualname__, weaken, text, instance.stateful)
+    try:
         found = _followed(analysis.of_filter)
     except Weaken as weaken:
-        return _unknown(cls.__qualname__, weaken, source, uses, instance.stateful)
-    line = source.first_line if source else 0
+        return _unknown(cls.__qualname__, weaken, text, instance.stateful)
+    line = text.source.first_line if text.source else 0
     hooks = tuple(
         Reason(line, hook, "hook", f"{hook} runs apart from the events, whatever they are")
         for hook in instance.overridden_hooks()
     )
-    found = Found(found.predicate, (*found.reasons, *hooks))
-    return _result(cls.__qualname__, found, instance.stateful, uses, source)
+    found = replace(found, reasons=(*found.reasons, *hooks))
+    return _result(cls.__qualname__, found, instance.stateful, text)
 
 
 def _followed(follow: Callable[[], Found]) -> Found:
@@ -192,36 +222,33 @@ def _followed(follow: Callable[[], Found]) -> Found:
     return found
 
 
-def _result(
-    name: str, found: Found, stateful: bool, uses: list[FieldUse], source: Source | None
-) -> Extraction:
+def _result(name: str, found: Found, stateful: bool, text: _Text) -> Extraction:
+    source = text.source
     reasons = tuple(sorted(dict.fromkeys(found.reasons), key=lambda reason: reason.line))
     return Extraction(
         name=name,
         # Only an exact predicate needs the difference between what is true and what raises.
         predicate=widened(found.predicate) if reasons else found.predicate,
         exact=not reasons,
+        raises=not reasons and not found.catches,
         stateful=stateful and bool(reasons),  # where it is exact, it does nothing but forward
         reasons=reasons,
-        fields=tuple(uses),
+        fields=text.uses,
         source=source.text if source else None,
         filename=source.file.filename if source else None,
         first_line=source.first_line if source else 0,
+        reads=text.reads,
+        as_it_is=text.as_it_is,
     )
 
 
-def _unknown(
-    name: str,
-    weaken: Weaken,
-    source: Source | None,
-    uses: list[FieldUse] | None = None,
-    stateful: bool = True,
-) -> Extraction:
+def _unknown(name: str, weaken: Weaken, text: _Text, stateful: bool = True) -> Extraction:
     """Nothing is known: every event matches."""
+    source = text.source
     line = source.first_line if source else 0
     code = source.file.lines[line - 1].strip() if source and line else name
     reason = Reason(line, code, weaken.kind, weaken.message, weaken.hint)
-    return _result(name, Found(TRUE, (reason,)), stateful, uses or [], source)
+    return _result(name, Found(TRUE, (reason,)), stateful, text)
 
 
 def _source_of(enqueue: object, cls: type) -> Source:

@@ -42,8 +42,11 @@ class Extraction:
 
     The filter forwards, changes, reports or raises only for events that `predicate` matches. It is
     `exact` when the predicate also says what happens: where it is true the filter forwards that
-    event once, unchanged, and does nothing else; where it is false, nothing. `stateful` says that
+    event once, unchanged, and does nothing else; where it is false, nothing; and if it `raises`, it
+    raises where the predicate does (else an exception may be caught). `stateful` says that
     the filter may change itself, or anything else, outside `__init__` (when in doubt, it does).
+    `reads` are the fields that it can read at all, and None where it may read any. `as_it_is` says
+    that all it can forward is the event it is given, once, while it has it.
     """
 
     name: str
@@ -55,6 +58,9 @@ class Extraction:
     source: str | None
     filename: str | None
     first_line: int
+    reads: frozenset[str] | None = None
+    as_it_is: bool = False
+    raises: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, with the predicate as text and in the form that is sent to brokers."""
@@ -65,9 +71,12 @@ class Extraction:
             "predicate": str(self.predicate),
             "predicate_json": self.predicate.to_json(),
             "exact": self.exact,
+            "raises": self.raises,
             "stateful": self.stateful,
             "reasons": [asdict(reason) for reason in self.reasons],
             "fields": [asdict(use) for use in self.fields],
+            "reads": None if self.reads is None else sorted(self.reads),
+            "as_it_is": self.as_it_is,
             "source": self.source,
         }
 

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import pyarrow as pa
 
-from activebroker.core.errors import (
-    EventRefused,
-    FilterStopped,
-    suggestion,
-)
-from activebroker.events import EventType, from_table, type_of
-from activebroker.filters import (
-    Envelope,
-    FilterRunner,
-    FilterSpec,
-    RunResult,
-    analyse,
-    pack,
-    unpack,
-)
-from activebroker.spark.columns import readable, reshape
-from predicate_extract import Extraction
-from predicate_extract.backends.spark import to_column
+from activebroker.core.errors import InvalidFilter, UnknownField
+from activebroker.events import EventType
+from activebroker.filters import FilterSpec, analyse, pack
+from activebroker.spark.columns import readable
+from activebroker.spark.frame import Frame, column, contents, expected, plain, required
+from activebroker.spark.streams import KEY, SKIP, Task
+from predicate_extract import Predicate
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import Column, DataFrame
 
-log = logging.getLogger(__name__)
+    from predicate_extract.backends.sql import Where
 
-_KEY = b"apply"  # whoever can run this function can run code on the executors anyway
-_SUPPLIER = "$supplier"
+log = logging.getLogger(__name__)
 
 
 def apply(
@@ -45,165 +31,182 @@ def apply(
     filter: object,
     *,
     event_type: type | None = None,
-    supplier: str | None = None,
-    order_by: str | Sequence[str] = (),
+    supplier: str | Column | None = None,
+    order_by: str | Column | Sequence[str | Column] = (),
     on_error: Literal["raise", "skip"] = "raise",
     lost: Accumulator[int] | None = None,
 ) -> DataFrame:
     """Run a filter over a DataFrame: its rows are the events' contents.
 
     `filter` is what `derive` accepts. `event_type` is the contents' dataclass, whose fields are
-    columns of `df`; without one, a class is made of all its columns. The result has the columns of
-    what the filter forwards.
+    columns of `df`; without one, a class is made of all columns that can be fields.
 
     The filter's predicate becomes a condition of Spark's own. Where it is exact, nothing runs in
-    Python. Elsewhere every partition is a stream of its own, with its own instance of the filter.
-    For a filter that remembers events, say what its streams are: `supplier` is the column that
-    tells them apart, `order_by` the columns by which each is sorted. Without `supplier`, ordered
-    rows are one stream.
+    Python. A filter that forwards events as they are gets the fields that it reads, and all columns
+    of `df` are kept, whatever their types. The rows of any other have the columns of what it
+    forwards: those of its `output`, or the fields of the events.
 
-    A row on which the filter raises fails the job, with the traceback; with `on_error="skip"` it is
-    dropped, logged as a warning, and counted in `lost`.
+    Every partition is a stream of its own, with its own instance of the filter. For a filter that
+    remembers events, say what its streams are: `supplier` is the column whose text tells them
+    apart (null is a stream too), `order_by` the columns by which each is sorted. Without
+    `supplier`, ordered rows are one stream.
+
+    A row on which the filter raises fails the job; so does a null in a field that the filter reads
+    and that may not be null. With `on_error="skip"` such rows are dropped, logged as a warning, and
+    counted in `lost`.
 
     Raises EventTypeError, EventRefused, UnknownField or InvalidFilter at once, where columns, event
     type and filter do not fit together.
     """
-    from pyspark.sql import functions
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-
-    order = [order_by] if isinstance(order_by, str) else list(order_by)
+    if on_error not in ("raise", "skip"):
+        raise InvalidFilter(f'on_error: expected "raise" or "skip", got {on_error!r}.')
+    order = (
+        [order_by] if not isinstance(order_by, Sequence) or isinstance(order_by, str) else order_by
+    )
     spec = FilterSpec.of(filter)
-    schema = to_arrow_schema(df.schema, timezone="UTC")
-    type = type_of(schema if event_type is None else event_type)
-    _check_columns(type, schema)
-    names = type.schema.names
-    type = spec.input_type(type)
-    extraction = analyse(spec, type)
-    envelope = pack(spec, type, extraction, key=_KEY)
-
-    column, exact = _condition(extraction, type, schema)
-    if column is not None:
-        df = df.filter(column)
-    if exact and envelope.exact:
-        return df.select(names)
-
-    if order or supplier:
-        apart = None if supplier is None or spec.cls.shared else functions.col(supplier)
-        df = df.coalesce(1) if apart is None else df.repartition(apart)
-        df = df.sortWithinPartitions(*([] if apart is None else [apart]), *order)
-    elif extraction.stateful:
-        log.warning(
-            "filter %s may remember events, and each partition is a stream of its own here; "
-            "give apply order_by= (and supplier=) to say what the streams are",
-            spec.name,
+    frame = Frame.of(df)
+    type = spec.input_type(frame.event_type(event_type))
+    try:
+        extraction = analyse(spec, type)
+    except UnknownField as error:
+        raise UnknownField(f"{error}{frame.refused()}") from None
+    envelope = pack(spec, type, extraction, key=KEY)
+    schema = frame.meant(type)
+    keeps_state = extraction.stateful or spec.cls.shared
+    if df.isStreaming and (keeps_state or order or supplier is not None):
+        raise InvalidFilter(
+            f"Filter {spec.name} may remember events, and a streaming DataFrame gives it a new "
+            "instance for each micro-batch. Run it on a channel (derive), or over batches with "
+            "foreachBatch."
+            if keeps_state
+            else "A streaming DataFrame has no streams in order: leave out supplier and order_by."
         )
-    source = functions.lit("") if supplier is None else functions.col(supplier)
-    df = df.select(source.cast("string").alias(_SUPPLIER), *names)
 
-    if spec.output is None:
-        result = df.drop(_SUPPLIER).schema
+    where = _where(extraction.predicate, schema)
+    if where.keep is not None:
+        df = df.filter(where.keep)
+    never_null = required(type, schema)
+    if envelope.exact and where.exact:
+        deciding = {str(field.path[0]) for field in extraction.predicate.fields()}
+        checked = [name for name in never_null if name in deciding]
+        told = on_error == "raise" and (extraction.raises or not where.raised)
+        if told or not (checked or where.raised):
+            return _raising(df, spec.name, extraction.predicate, where, type, checked)
+
+    if order or supplier is not None:
+        source = None if supplier is None else _source(df, supplier)
+        df = df.coalesce(1) if source is None or spec.cls.shared else df.repartition(source)
+        apart = [] if source is None or spec.cls.shared else [source]
+        df = df.sortWithinPartitions(*apart, *order)
     else:
-        output = [f.with_type(readable(f.type)) for f in EventType.of(spec.output).schema]
-        result = from_arrow_schema(pa.schema(output), prefer_timestamp_ntz=True)
-    partition = _Partition(
+        source = None
+        if keeps_state:
+            log.warning(
+                "filter %s may remember events, and each partition is a stream of its own here; "
+                "give apply order_by= (and supplier=) to say what the streams are",
+                spec.name,
+            )
+    as_it_is = extraction.as_it_is and spec.output is None
+    names = tuple(type.schema.names)
+    # What is read and is no field is a method, or a property, which may read any.
+    view = as_it_is and extraction.reads is not None and extraction.reads <= set(names)
+    if view:
+        names = tuple(name for name in names if name in (extraction.reads or ())) or names[:1]
+    task = Task(
         envelope,
-        to_arrow_schema(result, timezone="UTC"),
+        names,
+        view,
+        required=tuple(name for name in never_null if name in names),
         skip=on_error == "skip",
         lost=lost,
     )
-    return df.mapInArrow(partition.run, result)
+    if as_it_is:
+        return _masked(df, task, source, keeps_state)
+    return _mapped(df, task, source, spec)
 
 
-@dataclass(frozen=True, slots=True)
-class _Partition:
-    """The Python part, as it travels to the executors."""
+def _where(predicate: Predicate, schema: pa.Schema) -> Where:
+    """The predicate as conditions of Spark's."""
+    from predicate_extract.backends.sql import where
 
-    envelope: Envelope
-    result: pa.Schema
-    skip: bool
-    lost: Any
+    return where(predicate, schema, "spark")
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        envelope = self.envelope
-        payload = unpack(envelope, _KEY)
-        runner = FilterRunner(
-            payload,
-            channel="DataFrame",
-            name=envelope.name,
-            shared=envelope.shared,
-            stop_on_error=False,
+
+def _raising(
+    df: DataFrame,
+    name: str,
+    predicate: Predicate,
+    where: Where,
+    type: EventType,
+    checked: Iterable[str],
+) -> DataFrame:
+    """The rows, of which those that the filter would raise on fail the job."""
+    from pyspark.sql import functions as f
+
+    def fails(where: Column, *text: Column) -> Column:
+        return f.when(where, f.raise_error(f.concat(*text, f.lit(f". {SKIP}")))).otherwise(True)
+
+    for field in checked:
+        text = f"field {field!r}: expected {expected(type, field)}, got null"
+        df = df.filter(fails(column(field).isNull(), f.lit(text)))
+    if where.raised is not None:
+        fields = dict.fromkeys(str(field.path[0]) for field in predicate.fields())
+        row = f.to_json(f.struct(*map(column, fields)), {"ignoreNullFields": "false"})
+        text = f"Filter {name} raises{_as_in(predicate)} on the row "
+        df = df.filter(fails(f.expr(where.raised), f.lit(text), row))
+    return df
+
+
+def _as_in(predicate: Predicate) -> str:
+    """What Python says of a comparison, where the fields are None."""
+    try:
+        predicate.holds(lambda field: None)
+    except Exception as error:  # noqa: BLE001 - only what the filter itself would raise is told
+        if "not supported between instances of" in str(error):
+            return f" ({type(error).__name__}: {error})"
+    return ""
+
+
+def _source(df: DataFrame, supplier: str | Column) -> Column:
+    """The texts that tell the streams apart, compared as Python does."""
+    from pyspark.sql.types import AtomicType, BinaryType
+
+    given = column(supplier) if isinstance(supplier, str) else supplier
+    (field,) = df.select(given).schema
+    if not isinstance(field.dataType, AtomicType) or isinstance(field.dataType, BinaryType):
+        raise InvalidFilter(
+            f"supplier: expected a column of texts, numbers or times, got {field.name!r} of type "
+            f"{field.dataType.simpleString()}. Cast it to a string."
         )
-        supplier, seq = "", 0
-        for batch in batches:
-            for own, part in _by_supplier(batch):
-                if own != supplier:
-                    if not envelope.shared:
-                        yield from self._emit(runner.run([supplier]))
-                    supplier, seq = own, 0
-                events = from_table(payload.input, part, "DataFrame", own, seq, 0)
-                seq += part.num_rows
-                yield from self._emit(runner.run(events))
-        yield from self._emit(runner.end_all())
-
-    def _emit(self, result: RunResult) -> Iterator[pa.RecordBatch]:
-        if result.failures:
-            first = result.failures[0]
-            whose = repr(first.supplier) if first.supplier else "its partition"
-            text = f"event {first.seq} of {whose}:\n{first.traceback}"
-            if not self.skip:
-                raise FilterStopped(
-                    f"Filter {first.filter} raised on {text}\nTo drop such events instead, "
-                    "give apply on_error='skip'."
-                )
-            count = len(result.failures)
-            log.warning("filter %s lost %d events, the first being %s", first.filter, count, text)
-            if self.lost is not None:
-                self.lost.add(count)
-        for batch in result.batches:
-            arrays = [
-                reshape(batch.columns.column(field.name), field.type) for field in self.result
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self.result)
+    return given.cast("string")
 
 
-def _by_supplier(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The runs of rows of one supplier, without the supplier's column."""
-    if not batch.num_rows:
-        return
-    names = batch.column(0).fill_null("").dictionary_encode()
-    codes = names.indices.to_numpy()
-    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), batch.num_rows]
-    content = batch.remove_column(0)
-    for start, stop in pairwise(bounds):
-        yield names.dictionary[int(codes[start])].as_py(), content.slice(start, stop - start)
+def _masked(df: DataFrame, task: Task, source: Column | None, keeps_state: bool) -> DataFrame:
+    """The rows that the filter forwards."""
+    from pyspark.sql import functions as f
+
+    if plain(df.schema) != df.schema:
+        # Past a Python function that reads them whole, Spark 4.3 takes no columns with a collation:
+        # a condition that is always true, which Spark does not know, makes rows of them.
+        df = df.filter(f.monotonically_increasing_id() >= 0)
+    stream = f.lit(None).cast("string") if source is None else source
+    mask = f.arrow_udf(task.mask, "boolean")
+    if keeps_state:  # else Spark could change the order of rows below it, and which rows it gets
+        mask = mask.asNondeterministic()
+    return df.filter(mask(stream, *contents(df, task.names)))
 
 
-def _check_columns(type: EventType, schema: pa.Schema) -> None:
-    """Refuse, before any job runs, columns that are not there or of another type."""
-    for name in type.schema.names:
-        if name not in schema.names:
-            raise EventRefused(
-                f"The DataFrame has no column {name!r}, which {type.name} needs."
-                + suggestion(name, schema.names)
-            )
-    columns = pa.schema([schema.field(name) for name in type.schema.names])
-    from_table(type, columns.empty_table(), "DataFrame", "", 0, 0)
+def _mapped(df: DataFrame, task: Task, source: Column | None, spec: FilterSpec) -> DataFrame:
+    """What the filter forwards."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-
-def _condition(
-    extraction: Extraction, type: EventType, schema: pa.Schema
-) -> tuple[Column | None, bool]:
-    """The predicate as a Column, and whether it keeps no row that the predicate does not."""
-    from pyspark.sql import functions
-
-    given = pa.schema([_given(field, schema.field(field.name)) for field in type.schema])
-    column, exact = to_column(extraction.predicate, given, functions)
-    return column, exact
-
-
-def _given(declared: pa.Field, actual: pa.Field) -> pa.Field:
-    """A DataFrame's field, with the meaning that the event type gives it."""
-    arrow = actual.type
-    if pa.types.is_struct(declared.type):
-        arrow = pa.struct([_given(field, arrow.field(field.name)) for field in declared.type])
-    return pa.field(declared.name, arrow, actual.nullable, declared.metadata)
+    fields = contents(df, task.names)
+    if spec.output is None:
+        result = df.select(*fields).schema
+    else:
+        output = [each.with_type(readable(each.type)) for each in EventType.of(spec.output).schema]
+        result = from_arrow_schema(pa.schema(output), prefer_timestamp_ntz=True)
+    stream = f.lit(None).cast("string") if source is None else source
+    run = partial(task.forwarded, result=to_arrow_schema(result, timezone="UTC"))
+    return df.select(stream.alias("$supplier"), *fields).mapInArrow(run, result)

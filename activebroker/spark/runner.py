@@ -28,7 +28,7 @@ from activebroker.spark.gateway import ended, is_alive, is_remote
 from activebroker.spark.job import RESULT, Forwarded, Job, Lost, Message, State, Stopped
 from activebroker.spark.rows import TASK, Layout
 from activebroker.spark.session import require, session
-from predicate_extract.backends.spark import to_column
+from predicate_extract.backends.sql import to_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -260,8 +260,8 @@ def _column(envelope: Envelope, input: EventType) -> Column | None:
 
     if input is ANY or (predicate := parse(envelope.predicate)) is None:
         return None
-    column, _ = to_column(predicate, input.schema, functions)
-    return column
+    keep, _ = to_sql(predicate, input.schema, "spark")
+    return None if keep is None else functions.expr(keep)
 
 
 @lru_cache(maxsize=64)

@@ -19,7 +19,7 @@ def field_uses(
     source: Source, *, content: str | None = None, event: str | None = None
 ) -> list[FieldUse]:
     """The reads in a function whose parameter is the `content`, or the `event`."""
-    reader = _Reader(source, content, event)
+    reader = Reader(source, content, event)
     guarded = set(reader.asked())
     uses = {
         (path, node.lineno): FieldUse(path, node.lineno, path in guarded or reader.in_try(node))
@@ -30,7 +30,12 @@ def field_uses(
     return sorted(uses.values(), key=lambda use: (use.line, use.path))
 
 
-class _Reader:
+class Reader:
+    """Follows the content, and the names that stand for it, through a function.
+
+    `follows`: the parameter itself is not bound anew.
+    """
+
     def __init__(self, source: Source, content: str | None, event: str | None) -> None:
         self._source = source
         self._parents = source.file.parents
@@ -38,6 +43,7 @@ class _Reader:
         self._event = event
         self._names: dict[str, Path] = {}
         bound = self._bound_names()
+        self.follows = not (bound.get(content or "") or bound.get(event or ""))
         if content is not None and not bound.get(content):
             self._names[content] = ()
         if event is not None and bound.get(event):
@@ -47,7 +53,7 @@ class _Reader:
             for node in self._nodes:
                 match node:
                     case ast.Assign([ast.Name(id=name)], value) if bound[name] == 1:
-                        path = self._path(value)
+                        path = self.path(value)
                         if path is not None and name not in (content, event):
                             self._names[name] = path
 
@@ -56,11 +62,11 @@ class _Reader:
         for node in self._nodes:
             if not isinstance(node, ast.Attribute | ast.Subscript):
                 continue
-            path = self._path(node)
+            path = self.path(node)
             if not path or not isinstance(node.ctx, ast.Load):
                 continue
             parent = self._parents.get(node)
-            if isinstance(parent, ast.Attribute | ast.Subscript) and self._path(parent) is not None:
+            if isinstance(parent, ast.Attribute | ast.Subscript) and self.path(parent) is not None:
                 called = self._parents.get(parent)
                 if not (isinstance(called, ast.Call) and called.func is parent):
                     continue
@@ -77,7 +83,7 @@ class _Reader:
                     ast.Name(id="hasattr" | "getattr" as function),
                     [owner, ast.Constant(str() as name), *default],
                 ) if function == "hasattr" or default:
-                    path = self._path(owner)
+                    path = self.path(owner)
                     if path is not None:
                         found.setdefault((*path, name), node.lineno)
         return found
@@ -96,14 +102,15 @@ class _Reader:
             child = parent
         return False
 
-    def _path(self, node: ast.AST) -> Path | None:
+    def path(self, node: ast.AST) -> Path | None:
+        """The fields that lead from the content to a node; None, if it is something else."""
         match node:
             case ast.Name(id=name):
                 return self._names.get(name)
             case ast.Attribute(ast.Name(id=name), "content") if name == self._event:
                 return ()
             case ast.Attribute(owner, name) | ast.Subscript(owner, ast.Constant(str() as name)):
-                path = self._path(owner)
+                path = self.path(owner)
                 return None if path is None else (*path, name)
         return None
 

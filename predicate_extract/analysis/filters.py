@@ -38,10 +38,11 @@ _HEADER = {"seq": "integer", "time": "integer", "supplier": "str", "type": "str"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The condition, and why it is not exact."""
+    """The condition, and why it is not exact; `catches`: what raises there may be caught."""
 
     predicate: Predicate
     reasons: tuple[Reason, ...]
+    catches: bool = False
 
 
 class Analysis(Statements):
@@ -111,7 +112,9 @@ class Analysis(Statements):
         line = code.source.first_line if code is not None else 0
         text = code.name if code is not None else ""
         predicate, reasons = predicate_of(tree, Reason(line, text, "too-large", _TOO_LARGE))
-        return Found(settle(predicate), (*self.notes.reasons, *reasons))
+        return Found(
+            settle(predicate), (*self.notes.reasons, *reasons), catches=self.notes.catches
+        )
 
     # -- the filter ----------------------------------------------------------------------------
 

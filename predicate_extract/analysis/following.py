@@ -129,11 +129,12 @@ class GotAll:
 
 @dataclass(slots=True)
 class Notes:
-    """What an analysis collects on its way."""
+    """What an analysis collects on its way. `catches`: what raises may be caught again."""
 
     reasons: dict[Reason, None] = field(default_factory=dict)
     steps: int = 0
     unknowns: int = 0
+    catches: bool = False
 
 
 Hazards = Callable[[SourceFile, ast.AST], Weaken | None]

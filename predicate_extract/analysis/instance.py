@@ -88,6 +88,14 @@ class FilterInstance:
         runtime = (self.base or object).__mro__
         self.classes = tuple(parent for parent in cls.__mro__ if parent not in runtime)
 
+    @property
+    def forwards_itself(self) -> bool:
+        """Whether its own `enqueue` is the only one, before that of the base class, and no hook
+        forwards."""
+        line = [vars(cls)["enqueue"] for cls in self.cls.__mro__ if "enqueue" in vars(cls)]
+        hooks = set(self.overridden_hooks()) & {"on_end", "on_idle"}
+        return len(line) > 1 and forwards(line[1]) and not hooks
+
     def overridden_hooks(self) -> list[str]:
         """The base class's other methods that the filter replaces."""
         named = dict.fromkeys(name for parent in self.classes for name in vars(parent))

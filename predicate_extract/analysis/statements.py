@@ -294,6 +294,7 @@ class Statements(Calls):
         frame: Frame,
         state: State,
     ) -> Tree[Point]:
+        self.notes.catches = True
         tree = self.block([*body, *orelse], frame, state)
         if not final:
             return tree
@@ -317,6 +318,7 @@ class Statements(Calls):
             ):
                 what = ast.unparse(item.context_expr)
                 raise Weaken("call", f"what {what} does is not known", "test before it")
+        self.notes.catches = True
         return self.block(body, frame, state)
 
     def _is_harmless(self, manager: ast.expr, frame: Frame, state: State) -> bool:

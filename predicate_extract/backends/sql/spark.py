@@ -60,6 +60,7 @@ def _literal(sql: exp.Expr) -> exp.Expr:
 
 
 def _cast(sql: exp.Expr) -> exp.Expr:
+    assert isinstance(sql, exp.Cast)
     if sql.to.this == _WIDE:
         return exp.cast(sql.this, "DECIMAL(38, 0)")
     if sql.to.this == exp.DType.TIMESTAMPTZ:  # a TIMESTAMP is what Spark's settings say

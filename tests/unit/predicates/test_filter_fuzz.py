@@ -17,15 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from databases_for_tests import register
+from databases_for_tests import Spark, register
 from filters_for_tests import FIFOFilter, run
 from programs_for_tests import Writer
 from test_column_masks import rows_of
 
 from predicate_extract import extract
 from predicate_extract.backends.columns import mask
-from predicate_extract.backends.spark import to_column
-from predicate_extract.backends.sql import to_sql
+from predicate_extract.backends.sql import to_sql, where
 
 NOTES: list[object] = []
 _numbers = count()
@@ -56,6 +55,7 @@ class Seen:
     counts: bool
     plain: bool
     changed: bool
+    raised: bool
     shown: str
 
 
@@ -74,6 +74,7 @@ def watch(namespace: dict[str, Any], contents: Iterable[Any]) -> Iterator[Seen]:
             counts=bool(did.sent or did.raised or changed),
             plain=itself and not (did.raised or changed),
             changed=did.changed,
+            raised=bool(did.raised),
             shown=f"{did} for {shown}",
         )
 
@@ -141,6 +142,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "block" in metafunc.fixturenames:
         blocks = metafunc.config.getoption("rounds") or 5
         metafunc.parametrize("block", range(blocks))
+    if "many" in metafunc.fixturenames:  # 2,000 programs; 50,000 at night
+        blocks = metafunc.config.getoption("rounds") // 2 or 20
+        metafunc.parametrize("many", range(blocks))
 
 
 def test_generated_filters(block):
@@ -155,29 +159,26 @@ def test_generated_filters_of_typed_contents(block, database):
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)  # the first starts Spark
-def test_generated_filters_in_spark(spark):
+def test_generated_filters_in_spark(many, spark):
     """Many predicates on the same rows, for a job of Spark takes long."""
-    from pyspark.sql import functions as f
-
-    for seed in range(2):
-        writer = Writer(Random(seed))
-        batch = writer.batch(40)
-        frame = spark.createDataFrame(
-            pa.table(batch).append_column("row number", pa.array(range(batch.num_rows)))
-        )
-        programs = [load(writer.program()) for _ in range(100)]
-        found = [extract(each["Filter"], 1, schema=batch.schema) for each in programs]
-        columns = [to_column(each.predicate, batch.schema, f) for each in found]
-        shown = [
-            (f.lit(True) if column is None else column).alias(f"kept {number}")
-            for number, (column, _) in enumerate(columns)
-        ]
-        rows = frame.select("row number", *shown).orderBy("row number").collect()
-        for number, (namespace, each) in enumerate(zip(programs, found, strict=True)):
-            kept = [row[f"kept {number}"] is True for row in rows]
-            seen = list(watch(namespace, rows_of(batch)))
-            exact = each.exact and columns[number][1]
-            assert list(compare(f"{each.predicate}", kept, exact, seen)) == []
+    engine = Spark(spark)
+    writer = Writer(Random(f"spark {many}"))
+    batch = writer.batch(40)
+    programs = [load(writer.program()) for _ in range(100)]
+    found = [extract(each["Filter"], 1, schema=batch.schema) for each in programs]
+    conditions = [where(each.predicate, batch.schema, "spark") for each in found]
+    keeps = engine.kept([each.keep for each in conditions], batch)
+    raises = engine.kept([each.raised or "FALSE" for each in conditions], batch)
+    for namespace, each, condition, keep, raised in zip(
+        programs, found, conditions, keeps, raises, strict=True
+    ):
+        verdicts = [None if row in raised else row in keep for row in range(batch.num_rows)]
+        seen = list(watch(namespace, rows_of(batch)))
+        exact = each.exact and condition.exact
+        assert list(compare(f"{each.predicate}", verdicts, exact, seen)) == []
+        if exact and each.raises:
+            fails = [row.raised for row in seen]
+            assert [verdict is None for verdict in verdicts] == fails, f"{each.predicate}"
 
 
 @pytest.mark.timeout(60)  # it took hours

@@ -18,7 +18,7 @@ from predicate_extract import Compare, Const, Field, In, Predicate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first starts Spark
 
-PREDICATES = 600
+PREDICATES = 200
 
 
 @pytest.fixture

@@ -1,0 +1,184 @@
+"""A filter over the rows of a DataFrame's partition, as it travels to the executors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, make_dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from activebroker.core.errors import EventRefused, FilterStopped, InvalidFilter
+from activebroker.events import EventType, from_table
+from activebroker.events.columns.records import Record
+from activebroker.filters import Envelope, Failure, FilterRunner, Payload, RunResult, unpack
+from activebroker.spark.columns import reshape
+from activebroker.spark.frame import expected
+
+log = logging.getLogger(__name__)
+
+KEY = b"apply"  # whoever can run a function on the executors can run any code there
+SKIP = "To drop such rows instead, give on_error='skip'."
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What an executor needs to run a filter over a partition.
+
+    `names` are the columns of the contents; `view` says that the filter can read no other fields.
+    `required` are those of them that may hold a null and must not. With `skip`, an event on which
+    the filter raises is dropped, and counted in `lost`; else the job fails.
+    """
+
+    envelope: Envelope
+    names: tuple[str, ...]
+    view: bool
+    required: tuple[str, ...]
+    skip: bool
+    lost: Any
+
+    def mask(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        """Tell for each row whether the filter forwards it. The first array of a batch names the
+        rows' streams."""
+        streams = _Streams(self)
+        for suppliers, *columns in batches:
+            table = pa.RecordBatch.from_arrays(columns, names=self.names)
+            kept = np.zeros(len(suppliers), np.bool_)
+            for stream, start, stop in _runs(suppliers):
+                streams.enter(stream)
+                kept[start + streams.kept(table.slice(start, stop - start))] = True
+            yield pa.array(kept)
+
+    def forwarded(
+        self, batches: Iterator[pa.RecordBatch], result: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """What the filter forwards, as columns of `result`. The first column names the streams."""
+        streams = _Streams(self)
+        for batch in batches:
+            content = batch.remove_column(0)
+            for stream, start, stop in _runs(batch.column(0)):
+                yield from _shaped(streams.enter(stream), result)
+                rows = content.slice(start, stop - start)
+                yield from _shaped(streams.run(streams.acceptable(rows)[1]), result)
+        yield from _shaped(streams.end(), result)
+
+
+class _Streams:
+    """The streams of a partition, one after the other; or one of all (`shared`)."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        payload = unpack(task.envelope, KEY)
+        if task.view:
+            view = _view(payload.input, task.names)
+            payload = Payload(payload.make, view, view, payload.values)
+        self._type = payload.input
+        self._runner = FilterRunner(
+            payload,
+            channel="DataFrame",
+            name=task.envelope.name,
+            shared=task.envelope.shared,
+            stop_on_error=False,
+            only_looks=task.view or task.envelope.only_looks,
+        )
+        self._stream: str | None = None
+        self._seq = 0
+
+    def enter(self, stream: str | None) -> RunResult:
+        """The rows that come are of this stream; another one has ended."""
+        if stream == self._stream:
+            return RunResult()
+        ended, self._stream, self._seq = self._supplier, stream, 0
+        return RunResult() if self._task.envelope.shared else self._told(self._runner.run([ended]))
+
+    def run(self, rows: pa.RecordBatch) -> RunResult:
+        """Run the filter over the next rows."""
+        first, self._seq = self._seq, self._seq + rows.num_rows
+        batches = from_table(self._type, rows, "DataFrame", self._supplier, first, 0)
+        return self._told(self._runner.run(batches))
+
+    def kept(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """Which of the next rows the filter forwards, as they are."""
+        numbers, rows = self.acceptable(rows)
+        first = self._seq
+        seqs = [batch.seqs - first for batch in self.run(rows).batches]
+        found = np.concatenate(seqs) if seqs else np.empty(0, np.int64)
+        if len(found) > 1 and (np.diff(found) <= 0).any():
+            raise InvalidFilter(
+                f"Filter {self._task.envelope.name} forwards an event twice, or out of order, "
+                "which its code does not show. Forward by super().enqueue(event) in enqueue only."
+            )
+        return numbers[found]
+
+    def acceptable(self, rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:
+        """The rows that can be events, and their numbers.
+
+        Raises: EventRefused, unless the others are to be skipped.
+        """
+        bad = np.zeros(rows.num_rows, np.bool_)
+        for name in self._task.required:
+            column = rows.column(name)
+            if column.null_count:
+                bad |= column.is_null().to_numpy(zero_copy_only=False)
+                where = f"row {self._seq + int(bad.argmax())}, field {name!r}"
+                text = f"DataFrame, {where}: expected {expected(self._type, name)}, got null"
+                if not self._task.skip:
+                    raise EventRefused(f"{text}. {SKIP}")
+        if not bad.any():
+            return np.arange(rows.num_rows), rows
+        self._lose(int(bad.sum()), text)
+        return np.flatnonzero(~bad), rows.filter(pa.array(~bad))
+
+    def end(self) -> RunResult:
+        """No rows come any more."""
+        return self._told(self._runner.end_all())
+
+    @property
+    def _supplier(self) -> str:
+        return self._stream or ""
+
+    def _told(self, result: RunResult) -> RunResult:
+        """The result; what the filter raised is raised here, or counted."""
+        if result.failures:
+            first: Failure = result.failures[0]
+            whose = repr(first.supplier) if first.supplier else "its partition"
+            text = f"event {first.seq} of {whose}:\n{first.traceback}"
+            if not self._task.skip:
+                raise FilterStopped(f"Filter {first.filter} raised on {text}\n{SKIP}")
+            self._lose(len(result.failures), text)
+        return result
+
+    def _lose(self, count: int, first: str) -> None:
+        name = self._task.envelope.name
+        log.warning("filter %s lost %d events, the first being %s", name, count, first)
+        if self._task.lost is not None:
+            self._task.lost.add(count)
+
+
+def _view(type: EventType, names: tuple[str, ...]) -> EventType:
+    """The event type with some of its fields only."""
+    assert isinstance(type.codec, Record)
+    fields = {name: type.codec.fields[name] for name in names}
+    cls = make_dataclass(type.cls.__name__, list(names), slots=True)
+    return EventType(type.name, cls, Record(cls, fields))
+
+
+def _runs(suppliers: pa.Array) -> Iterator[tuple[str | None, int, int]]:
+    """The runs of rows of one stream."""
+    if not len(suppliers):
+        return
+    names = suppliers.dictionary_encode("encode")
+    codes = names.indices.to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(suppliers)]
+    for start, stop in pairwise(bounds):
+        yield names.dictionary[int(codes[start])].as_py(), start, stop
+
+
+def _shaped(result: RunResult, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in result.batches:
+        arrays = [reshape(batch.columns.column(field.name), field.type) for field in schema]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
