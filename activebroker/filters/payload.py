@@ -31,7 +31,7 @@ from activebroker.filters.fitting import check_class, check_function
 from activebroker.filters.shipping import dumps, loads
 from predicate_extract import Extraction, Predicate, PredicateFormatError
 
-PAYLOAD_VERSION = 2
+PAYLOAD_VERSION = 3
 PYTHON_VERSION = (sys.version_info.major, sys.version_info.minor)
 
 
@@ -46,6 +46,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     predicate: str  # JSON of a predicate_extract predicate
     exact: bool  # the predicate alone does all that the filter would
     only_looks: bool  # it does no more than look at an event, and forwards it as it came
+    reads: tuple[str, ...] | None  # the fields it reads, if it forwards each event at once or never
     stateful: bool
     shared: bool
     on_error: Literal["skip", "stop"]
@@ -239,6 +240,7 @@ def pack(
         # On an untyped channel the objects' own methods decide what a comparison means.
         exact=extraction.exact and input_type is not ANY and spec.output is None,
         only_looks=(extraction.exact or spec.cls is FunctionFilter) and spec.output is None,
+        reads=_reads(extraction, input_type) if spec.output is None else None,
         stateful=extraction.stateful,
         shared=spec.cls.shared,
         on_error=spec.cls.on_error,
@@ -247,6 +249,15 @@ def pack(
         body=body,
     )
     return msgspec.structs.replace(unsigned, signature=_sign(unsigned, key))
+
+
+def _reads(extraction: Extraction, input_type: EventType) -> tuple[str, ...] | None:
+    reads = extraction.reads
+    names = () if input_type is ANY else input_type.schema.names
+    # What it reads and is no field is a method, or a property, which may read any.
+    if not extraction.as_it_is or reads is None or not reads <= set(names):
+        return None
+    return tuple(name for name in names if name in reads)
 
 
 def verify(envelope: Envelope, key: bytes) -> None:

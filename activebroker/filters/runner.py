@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, make_dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, Protocol
@@ -14,6 +14,9 @@ import numpy as np
 
 from activebroker.core.errors import TEXT, EventRefused, InvalidFilter, shortened
 from activebroker.events import Batch, Event, EventType, build_batch, piecewise, sketch
+from activebroker.events.columns.generated import filler
+from activebroker.events.columns.records import Record
+from activebroker.events.small_batch import SmallBatch
 from activebroker.filters.filter import FIFOFilter, FunctionFilter, refuse_unrun, truth
 from activebroker.filters.payload import Envelope, Payload
 
@@ -77,7 +80,8 @@ class FilterRunner:
     """The instances of one derivation at one place, one a supplier (one in all if shared).
 
     Those that only look at events share them, also with other derivations; others get their own,
-    which they may change.
+    which they may change. Where a filter `reads` these fields, and neither the event nor its
+    content gets out of its hands, there is one event, with one row after the other.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class FilterRunner:
         shared: bool,
         stop_on_error: bool,
         only_looks: bool = False,
+        reads: tuple[str, ...] | None = None,
     ) -> None:
         self._payload = payload
         self._channel = channel
@@ -96,9 +101,18 @@ class FilterRunner:
         self._shared = shared
         self._stop_on_error = stop_on_error
         self._only_looks = only_looks
+        self._read_only(reads)
         # A mutable content may have been changed in place: then identity proves nothing.
         self._immutable = _is_frozen(payload.input.cls)
         self._instances: dict[str, FIFOFilter] = {}
+
+    def _read_only(self, fields: tuple[str, ...] | None) -> None:
+        self._reads = fields
+        if fields:
+            self._content = make_dataclass(self._payload.input.cls.__name__, fields, slots=True)(
+                *fields
+            )
+            self._fill = filler(fields)
 
     def run(self, items: Sequence[Batch | str]) -> RunResult:
         """Take items in order: a batch, or the name of a supplier whose stream has ended."""
@@ -121,7 +135,12 @@ class FilterRunner:
             return
         if result.stopped:  # by on_start
             return
-        batch, events = self._read(self._payload.own(batch), result)
+        batch = self._payload.own(batch)
+        rows = None if self._only_looks else self._rows(batch)
+        if rows is not None:
+            self._pass(instance, batch, rows, result)
+            return
+        batch, events = self._read(batch, result)
         if isinstance(instance, FunctionFilter):
             self._ask(instance.function, batch, events, result)
             return
@@ -139,6 +158,53 @@ class FilterRunner:
                     break
             kept = len(forwarded)
         self._collect(instance, batch, events, result)
+
+    def _rows(self, batch: Batch) -> Iterator[None] | None:
+        """Gives `_content` the fields of one row after another. None if whole events are to be
+        made: of a few, or where a field cannot be read here."""
+        if not self._reads or isinstance(batch, SmallBatch):
+            return None
+        assert isinstance(batch.type.codec, Record)
+        kinds, columns = batch.type.codec.fields, batch.columns
+        try:
+            values = [kinds[name].decode(columns.column(name)) for name in self._reads]
+        except Exception:  # noqa: BLE001 - whatever a field's class raises: told for each event
+            return None
+        return self._fill(self._content, *values)
+
+    def _pass(
+        self, instance: FIFOFilter, batch: Batch, rows: Iterator[None], result: RunResult
+    ) -> None:
+        """Forward the events, as they came, that the filter forwards."""
+        content = self._content
+        event = Event(content, batch.type.name, batch.supplier, 0, 0)
+        enqueue: Callable[[Event], object] = instance.enqueue
+        forwarded = instance._forwarded
+        function = instance.function if isinstance(instance, FunctionFilter) else None
+        header = zip(batch.seqs.tolist(), batch.times.tolist(), rows, strict=True)
+        kept: list[int] = []
+        for row, (event.seq, event.time, _) in enumerate(header):
+            try:
+                if function is not None:
+                    answer = function(content)
+                    if answer is True or (answer is not False and truth(answer)):
+                        kept.append(row)
+                    continue
+                if (returned := enqueue(event)) is not None:
+                    refuse_unrun(returned)
+                if forwarded:
+                    _check_itself(event, forwarded)
+                    forwarded.clear()
+                    kept.append(row)
+            except BaseException as error:  # noqa: BLE001 - even SystemExit must not end a broker
+                forwarded.clear()
+                self._fail(result, error, batch.supplier, event.seq, _shown(batch.slice(row, 1)))
+                if result.stopped:
+                    break
+        if kept:
+            mask = np.zeros(len(batch), np.bool_)
+            mask[kept] = True
+            result.batches.append(batch.filter(mask))
 
     def _ask(
         self,
@@ -224,6 +290,7 @@ class FilterRunner:
         for instance in self._instances.values():
             payload.reconfigure(instance)
         self._payload, self._only_looks = payload, envelope.only_looks
+        self._read_only(envelope.reads)
 
     def _instance(self, supplier: str, result: RunResult) -> FIFOFilter:
         key = SHARED if self._shared else supplier
@@ -290,6 +357,20 @@ class FilterRunner:
         failure = Failure.of(error, self._channel, self._name, supplier, seq, content)
         result.failures.append(failure)
         result.stopped = result.stopped or self._stop_on_error
+
+
+def _shown(batch: Batch) -> str:
+    """What shows of the content of the only event of a batch."""
+    _, events, unreadable = batch.read()
+    return sketch(events[0].content) if events else unreadable[0].content
+
+
+def _check_itself(event: Event, forwarded: list[Event]) -> None:
+    if len(forwarded) > 1 or forwarded[0] is not event:
+        raise InvalidFilter(
+            "This filter forwards an event twice, or another one than it is given, which its code "
+            "does not show. Forward with super().enqueue(event), in enqueue only."
+        )
 
 
 def _is_frozen(cls: type) -> bool:

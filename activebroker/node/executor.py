@@ -44,6 +44,7 @@ def python_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
         shared=envelope.shared,
         stop_on_error=envelope.on_error == "stop",
         only_looks=envelope.only_looks,
+        reads=envelope.reads,
     )
 
 

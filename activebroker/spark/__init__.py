@@ -8,5 +8,6 @@ from activebroker.spark.apply import apply
 from activebroker.spark.java import java_home
 from activebroker.spark.runner import SparkRunner
 from activebroker.spark.session import session, stop
+from activebroker.spark.udf import udf
 
-__all__ = ["SparkRunner", "apply", "java_home", "session", "stop"]
+__all__ = ["SparkRunner", "apply", "java_home", "session", "stop", "udf"]

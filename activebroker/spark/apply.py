@@ -60,9 +60,8 @@ def apply(
     """
     if on_error not in ("raise", "skip"):
         raise InvalidFilter(f'on_error: expected "raise" or "skip", got {on_error!r}.')
-    order = (
-        [order_by] if not isinstance(order_by, Sequence) or isinstance(order_by, str) else order_by
-    )
+    several = isinstance(order_by, Sequence) and not isinstance(order_by, str)
+    order = list(order_by) if several else [order_by]
     spec = FilterSpec.of(filter)
     frame = Frame.of(df)
     type = spec.input_type(frame.event_type(event_type))
@@ -71,17 +70,11 @@ def apply(
     except UnknownField as error:
         raise UnknownField(f"{error}{frame.refused()}") from None
     envelope = pack(spec, type, extraction, key=KEY)
-    schema = frame.meant(type)
     keeps_state = extraction.stateful or spec.cls.shared
-    if df.isStreaming and (keeps_state or order or supplier is not None):
-        raise InvalidFilter(
-            f"Filter {spec.name} may remember events, and a streaming DataFrame gives it a new "
-            "instance for each micro-batch. Run it on a channel (derive), or over batches with "
-            "foreachBatch."
-            if keeps_state
-            else "A streaming DataFrame has no streams in order: leave out supplier and order_by."
-        )
+    if df.isStreaming:
+        _check_streaming(spec.name, keeps_state, bool(order) or supplier is not None)
 
+    schema = frame.meant(type)
     where = _where(extraction.predicate, schema)
     if where.keep is not None:
         df = df.filter(where.keep)
@@ -93,36 +86,37 @@ def apply(
         if told or not (checked or where.raised):
             return _raising(df, spec.name, extraction.predicate, where, type, checked)
 
-    if order or supplier is not None:
-        source = None if supplier is None else _source(df, supplier)
-        df = df.coalesce(1) if source is None or spec.cls.shared else df.repartition(source)
-        apart = [] if source is None or spec.cls.shared else [source]
-        df = df.sortWithinPartitions(*apart, *order)
-    else:
-        source = None
-        if keeps_state:
-            log.warning(
-                "filter %s may remember events, and each partition is a stream of its own here; "
-                "give apply order_by= (and supplier=) to say what the streams are",
-                spec.name,
-            )
+    stream: Column | None = None
+    if supplier is not None:
+        stream = _texts(df, supplier)
+    if order or stream is not None:
+        df = _in_order(df, None if spec.cls.shared else stream, order)
+    elif keeps_state:
+        log.warning(
+            "filter %s may remember events, and each partition is a stream of its own here; "
+            "give apply order_by= (and supplier=) to say what the streams are",
+            spec.name,
+        )
     as_it_is = extraction.as_it_is and spec.output is None
-    names = tuple(type.schema.names)
-    # What is read and is no field is a method, or a property, which may read any.
-    view = as_it_is and extraction.reads is not None and extraction.reads <= set(names)
-    if view:
-        names = tuple(name for name in names if name in (extraction.reads or ())) or names[:1]
-    task = Task(
-        envelope,
-        names,
-        view,
-        required=tuple(name for name in never_null if name in names),
-        skip=on_error == "skip",
-        lost=lost,
-    )
+    every = tuple(type.schema.names)
+    names = every if envelope.reads is None else envelope.reads or every[:1]
+    nulls = tuple(name for name in never_null if name in names)
+    task = Task(envelope, names, nulls, skip=on_error == "skip", lost=lost)
     if as_it_is:
-        return _masked(df, task, source, keeps_state)
-    return _mapped(df, task, source, spec)
+        return _masked(df, task, stream, keeps_state)
+    return _mapped(df, task, stream, spec)
+
+
+def _check_streaming(name: str, keeps_state: bool, ordered: bool) -> None:
+    if keeps_state:
+        raise InvalidFilter(
+            f"Filter {name} may remember events, and a streaming DataFrame gives it a new instance "
+            "for each micro-batch. Run it on a channel (derive), or over batches with foreachBatch."
+        )
+    if ordered:
+        raise InvalidFilter(
+            "A streaming DataFrame has no streams in order: leave out supplier and order_by."
+        )
 
 
 def _where(predicate: Predicate, schema: pa.Schema) -> Where:
@@ -167,8 +161,8 @@ def _as_in(predicate: Predicate) -> str:
     return ""
 
 
-def _source(df: DataFrame, supplier: str | Column) -> Column:
-    """The texts that tell the streams apart, compared as Python does."""
+def _texts(df: DataFrame, supplier: str | Column) -> Column:
+    """What tells the streams apart: texts, compared as Python does."""
     from pyspark.sql.types import AtomicType, BinaryType
 
     given = column(supplier) if isinstance(supplier, str) else supplier
@@ -181,7 +175,14 @@ def _source(df: DataFrame, supplier: str | Column) -> Column:
     return given.cast("string")
 
 
-def _masked(df: DataFrame, task: Task, source: Column | None, keeps_state: bool) -> DataFrame:
+def _in_order(df: DataFrame, stream: Column | None, order: list[str | Column]) -> DataFrame:
+    """Each stream in one partition, in order; all rows in one if there is one stream."""
+    if stream is None:
+        return df.coalesce(1).sortWithinPartitions(*order) if order else df.coalesce(1)
+    return df.repartition(stream).sortWithinPartitions(stream, *order)
+
+
+def _masked(df: DataFrame, task: Task, stream: Column | None, keeps_state: bool) -> DataFrame:
     """The rows that the filter forwards."""
     from pyspark.sql import functions as f
 
@@ -189,16 +190,14 @@ def _masked(df: DataFrame, task: Task, source: Column | None, keeps_state: bool)
         # Past a Python function that reads them whole, Spark 4.3 takes no columns with a collation:
         # a condition that is always true, which Spark does not know, makes rows of them.
         df = df.filter(f.monotonically_increasing_id() >= 0)
-    stream = f.lit(None).cast("string") if source is None else source
     mask = f.arrow_udf(task.mask, "boolean")
     if keeps_state:  # else Spark could change the order of rows below it, and which rows it gets
         mask = mask.asNondeterministic()
-    return df.filter(mask(stream, *contents(df, task.names)))
+    return df.filter(mask(_named(stream), *contents(df, task.names)))
 
 
-def _mapped(df: DataFrame, task: Task, source: Column | None, spec: FilterSpec) -> DataFrame:
+def _mapped(df: DataFrame, task: Task, stream: Column | None, spec: FilterSpec) -> DataFrame:
     """What the filter forwards."""
-    from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     fields = contents(df, task.names)
@@ -207,6 +206,12 @@ def _mapped(df: DataFrame, task: Task, source: Column | None, spec: FilterSpec) 
     else:
         output = [each.with_type(readable(each.type)) for each in EventType.of(spec.output).schema]
         result = from_arrow_schema(pa.schema(output), prefer_timestamp_ntz=True)
-    stream = f.lit(None).cast("string") if source is None else source
     run = partial(task.forwarded, result=to_arrow_schema(result, timezone="UTC"))
-    return df.select(stream.alias("$supplier"), *fields).mapInArrow(run, result)
+    return df.select(_named(stream), *fields).mapInArrow(run, result)
+
+
+def _named(stream: Column | None) -> Column:
+    """The column before those of the contents."""
+    from pyspark.sql import functions as f
+
+    return (f.lit(None).cast("string") if stream is None else stream).alias("$supplier")

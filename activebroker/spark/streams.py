@@ -29,14 +29,13 @@ SKIP = "To drop such rows instead, give on_error='skip'."
 class Task:
     """What an executor needs to run a filter over a partition.
 
-    `names` are the columns of the contents; `view` says that the filter can read no other fields.
+    `names` are the columns of the contents; not all of them, if the filter reads no others.
     `required` are those of them that may hold a null and must not. With `skip`, an event on which
     the filter raises is dropped, and counted in `lost`; else the job fails.
     """
 
     envelope: Envelope
     names: tuple[str, ...]
-    view: bool
     required: tuple[str, ...]
     skip: bool
     lost: Any
@@ -73,7 +72,7 @@ class _Streams:
     def __init__(self, task: Task) -> None:
         self._task = task
         payload = unpack(task.envelope, KEY)
-        if task.view:
+        if len(task.names) < len(payload.input.schema.names):
             view = _view(payload.input, task.names)
             payload = Payload(payload.make, view, view, payload.values)
         self._type = payload.input
@@ -83,7 +82,7 @@ class _Streams:
             name=task.envelope.name,
             shared=task.envelope.shared,
             stop_on_error=False,
-            only_looks=task.view or task.envelope.only_looks,
+            reads=task.envelope.reads,
         )
         self._stream: str | None = None
         self._seq = 0

@@ -112,9 +112,7 @@ class Analysis(Statements):
         line = code.source.first_line if code is not None else 0
         text = code.name if code is not None else ""
         predicate, reasons = predicate_of(tree, Reason(line, text, "too-large", _TOO_LARGE))
-        return Found(
-            settle(predicate), (*self.notes.reasons, *reasons), catches=self.notes.catches
-        )
+        return Found(settle(predicate), (*self.notes.reasons, *reasons), catches=self.notes.catches)
 
     # -- the filter ----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from activebroker.events.columns.kinds import Kind
@@ -63,6 +63,17 @@ def getter(fields: list[str]) -> Callable[[list[Any]], list[list[Any]]]:
         [f"generated = lambda objects: [{columns}]"]
     )
     return get
+
+
+def filler(fields: Sequence[str]) -> Callable[..., Iterator[None]]:
+    """A generator `fill(o, *columns)` that gives one object the fields of one row after another."""
+    columns = ", ".join(f"c{i}" for i in range(len(fields)))
+    targets = ", ".join(f"o.{name}" for name in fields)
+    rows = columns if len(fields) == 1 else f"zip({columns})"
+    fill: Callable[..., Iterator[None]] = _Namespace().define(
+        [f"def generated(o, {columns}):", f"    for {targets} in {rows}:", "        yield"]
+    )
+    return fill
 
 
 def builder(cls: type, fields: list[str]) -> Build:

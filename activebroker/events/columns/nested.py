@@ -57,7 +57,11 @@ class Maybe(Kind):
     def decode(self, array: pa.Array) -> list[Any]:
         if not array.null_count:
             return self.item.decode(array)
-        values: list[Any] = [None] * len(array)
+        values: list[Any]
+        if type(self.item).decode is Kind.decode:  # Arrow's own conversion has None for null
+            values = array.to_pylist()
+            return values
+        values = [None] * len(array)
         rows = np.flatnonzero(_present(array)).tolist()
         for row, value in zip(rows, self.item.decode(array.drop_null()), strict=True):
             values[row] = value

@@ -5,19 +5,22 @@ annotations could not be looked up.
 """
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from snippets_for_tests import run_snippet
 
 from activebroker.core.errors import EventRefused, InvalidFilter, UnknownField
 from activebroker.events import Event, Shape
 from activebroker.filters import FIFOFilter
-from activebroker.spark import apply
+from activebroker.spark import apply, udf
 
 pytestmark = [
     pytest.mark.spark,
@@ -245,3 +248,42 @@ def test_a_missing_value_is_refused(spark: Any) -> None:
     )
     with pytest.raises(SparkRuntimeException, match="field 'number': expected int, got null"):
         apply(df, Even, event_type=Tick).toArrow()
+
+
+@pytest.mark.parametrize(
+    ("filter", "arguments", "expected"),
+    [
+        (Subscription, "name, price", [0, 1, 4, 5]),
+        (Even, "number", [0, 2, 4]),
+        (lambda tick: [tick][0].name == "SUN", "number, name, price", [1, 2, 5]),
+    ],
+)
+def test_a_function_of_sql(
+    spark: Any, ticks: Any, filter: object, arguments: str, expected: list[int]
+) -> None:
+    spark.udf.register("wanted", udf(filter, Tick, on_error="skip"))
+    ticks.createOrReplaceTempView("ticks")
+    found = spark.sql(f"SELECT number FROM ticks WHERE wanted({arguments}) AND number < 99")
+    assert numbers(found) == expected
+    named = udf(filter, Tick, on_error="skip")
+    assert numbers(ticks.filter(named(*arguments.split(", ")))) == expected
+
+
+@pytest.mark.parametrize("filter", [Rising, RisingOfAll, Count])
+def test_what_is_no_condition_on_single_rows(filter: type) -> None:
+    with pytest.raises(InvalidFilter, match=r"no condition on single rows. Use apply"):
+        udf(filter, Tick)
+
+
+DOCS = Path(__file__).parents[3] / "docs" / "spark.md"
+SNIPPETS = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+PRINTED = ("[Row(origin='JFK', delay=95.0, notes={'gate': 4})]\n", "[Row(origin='JFK')]\n")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("snippet", "printed"), zip(SNIPPETS, PRINTED, strict=True))
+def test_the_code_in_the_documentation(
+    snippet: str, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_snippet(snippet, tmp_path)
+    assert capsys.readouterr().out == printed

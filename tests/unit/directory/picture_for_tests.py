@@ -23,6 +23,7 @@ def envelope(predicate: str = HIGH, shared: bool = False) -> Envelope:
         predicate=predicate,
         exact=True,
         only_looks=False,
+        reads=None,
         stateful=False,
         shared=shared,
         on_error="skip",

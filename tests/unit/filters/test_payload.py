@@ -240,7 +240,7 @@ def test_the_trap_works() -> None:
         (trapped(exact=True), "the signature is not of this fabric's key"),
         (
             signed(trapped(version=99)),
-            "has payload version 99; this process reads 2. Use the same activebroker release",
+            "has payload version 99; this process reads 3. Use the same activebroker release",
         ),
         (signed(trapped(code_hash="0" * 64)), "the code hash does not fit the code"),
     ],

@@ -41,6 +41,7 @@ def envelope(exact: bool) -> Envelope:
         predicate="",
         exact=exact,
         only_looks=False,
+        reads=None,
         stateful=not exact,
         shared=False,
         on_error="skip",
