@@ -1,4 +1,4 @@
-"""What a filter's predicate becomes: conditions that Spark pushes into the source, and no Python."""
+"""A filter's predicate becomes conditions that Spark pushes into the source, and no Python."""
 
 from __future__ import annotations
 
