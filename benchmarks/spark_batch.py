@@ -251,6 +251,7 @@ def plain_session(folder: Path) -> Any:
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "4g")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
