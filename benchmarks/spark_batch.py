@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -242,11 +244,9 @@ def data(years: int, folder: Path) -> str:
 
 def plain_session(folder: Path) -> Any:
     """As a user makes one."""
-    import os
-
     from pyspark.sql import SparkSession
 
-    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ |= {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable}
     return (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "4g")
