@@ -28,7 +28,6 @@ from activebroker.spark.gateway import ended, is_alive, is_remote
 from activebroker.spark.job import RESULT, Forwarded, Job, Lost, Message, State, Stopped
 from activebroker.spark.rows import TASK, Layout
 from activebroker.spark.session import require, session
-from predicate_extract.backends.sql import to_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -257,6 +256,8 @@ def _extend(result: RunResult, more: RunResult) -> None:
 
 def _column(envelope: Envelope, input: EventType) -> Column | None:
     from pyspark.sql import functions
+
+    from predicate_extract.backends.sql import to_sql  # needs the extra
 
     if input is ANY or (predicate := parse(envelope.predicate)) is None:
         return None
