@@ -13,7 +13,7 @@ from activebroker.core.errors import InvalidFilter, UnknownField
 from activebroker.events import EventType
 from activebroker.filters import FilterSpec, analyse, pack
 from activebroker.spark.columns import readable
-from activebroker.spark.frame import Frame, column, contents, expected, plain, required
+from activebroker.spark.frame import Frame, column, contents, expected, may_misfit, plain, required
 from activebroker.spark.streams import KEY, SKIP, Task
 from predicate_extract import Predicate
 
@@ -79,8 +79,10 @@ def apply(
     if where.keep is not None:
         df = df.filter(where.keep)
     never_null = required(type, schema)
-    if envelope.exact and where.exact:
-        deciding = {str(field.path[0]) for field in extraction.predicate.fields()}
+    deciding = {str(field.path[0]) for field in extraction.predicate.fields() if field.path}
+    inner = (each for each in type.schema if each.name in deciding)
+    fits = not any(may_misfit(each.type, schema.field(each.name).type) for each in inner)
+    if envelope.exact and where.exact and fits:
         checked = [name for name in never_null if name in deciding]
         told = on_error == "raise" and (extraction.raises or not where.raised)
         if told or not (checked or where.raised):

@@ -12,10 +12,14 @@ import pyarrow as pa
 from activebroker.core.errors import EventRefused, EventTypeError, suggestion
 from activebroker.events import EventType, from_table, type_of
 from activebroker.events.columns.records import Record
+from predicate_extract.algebra.schema import family
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
+
+
+_CONVERTED = {b"activebroker.kind": b"converted"}  # no plain column: its conditions are Python's
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,17 @@ def required(type: EventType, schema: pa.Schema) -> list[str]:
     return [f.name for f in type.schema if not f.nullable and schema.field(f.name).nullable]
 
 
+def may_misfit(declared: pa.DataType, actual: pa.DataType) -> bool:
+    """Whether something inside a value may be null that must not."""
+    if not pa.types.is_struct(declared):
+        return False
+    pairs = [(field, actual.field(field.name)) for field in declared]
+    return any(
+        (given.nullable and not wanted.nullable) or may_misfit(wanted.type, given.type)
+        for wanted, given in pairs
+    )
+
+
 def expected(type: EventType, name: str) -> str:
     """What an error says that a field must be."""
     assert isinstance(type.codec, Record)
@@ -147,7 +162,15 @@ def plain(type: DataType) -> DataType | None:
 
 
 def _meant(declared: pa.Field, actual: pa.Field) -> pa.Field:
-    arrow = actual.type
+    arrow, metadata = actual.type, declared.metadata
     if pa.types.is_struct(declared.type):
         arrow = pa.struct([_meant(field, arrow.field(field.name)) for field in declared.type])
-    return pa.field(declared.name, arrow, actual.nullable, declared.metadata)
+    elif pa.types.is_timestamp(declared.type):
+        arrow = declared.type  # a moment is read in its zone
+    elif _kind(declared.type) != _kind(arrow):
+        metadata = _CONVERTED  # Python gets other values than the column holds
+    return pa.field(declared.name, arrow, actual.nullable, metadata)
+
+
+def _kind(type: pa.DataType) -> object:
+    return pa.types.is_boolean(type), family(type)

@@ -7,13 +7,14 @@ annotations could not be looked up.
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from activebroker.core.errors import EventRefused, EventTypeError, InvalidFilter, UnknownField
-from activebroker.events import Event
+from activebroker.events import Event, Zone
 from activebroker.filters import FIFOFilter
 from activebroker.spark import apply
 
@@ -254,3 +255,66 @@ def test_a_streaming_frame(spark: Any, tmp_path: Path) -> None:
         )
         assert query.awaitTermination(60)
         assert numbers(spark.table(f"found{n}")) == expected
+
+
+@dataclass(frozen=True)
+class Seen:
+    number: int
+    at: Annotated[datetime, Zone("Europe/Berlin")]
+    size: float
+
+
+@pytest.mark.parametrize(
+    ("filter", "expected"),
+    [
+        (lambda row: row.at.hour == 1, [0]),
+        (lambda row: row.at.hour == 23, []),
+        (lambda row: str(row.size) == "2.0", [2]),
+        (lambda row: row.size > 1.5, [2, 3]),
+    ],
+)
+def test_fields_have_the_values_of_the_event_type(
+    spark: Any, filter: object, expected: list[int]
+) -> None:
+    """A moment is read in the zone of its field; an integer in a field of floats is a float."""
+    df = spark.sql(
+        "SELECT id AS number, timestamp_seconds(1704063600 + id * 36000) AS at, int(id) AS size "
+        "FROM range(4)"
+    )
+    assert numbers(apply(df, filter, event_type=Seen)) == expected
+
+
+@dataclass(frozen=True)
+class Inner:
+    x: int
+
+
+@dataclass(frozen=True)
+class Outer:
+    number: int
+    r: Inner
+
+
+@pytest.mark.parametrize("filter", [lambda row: row.r.x == 1, lambda row: divmod(row.r.x, 2)[1]])
+def test_a_null_inside_a_field_is_refused_too(spark: Any, filter: object) -> None:
+    df = spark.sql("SELECT id AS number, struct(IF(id > 1, NULL, id) AS x) AS r FROM range(3)")
+    assert numbers(apply(df.filter("number < 2"), filter, event_type=Outer)) == [1]
+    with pytest.raises(Exception, match=r"r\.x"):
+        apply(df, filter, event_type=Outer).collect()
+
+
+@pytest.mark.parametrize("setting", ["spark.sql.ansi.enabled", "spark.sql.caseSensitive"])
+def test_a_session_with_other_settings(spark: Any, setting: str) -> None:
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "false" if before == "true" else "true")
+    try:
+        df = spark.createDataFrame(
+            [(n, 9223372036854775807 - n) for n in range(5)], "number int, big long"
+        )
+        assert numbers(apply(df, lambda row: row.big + row.number > 9223372036854775806)) == [
+            *range(5)
+        ]
+        assert numbers(apply(df, lambda row: row.number % 2 == 1 and row.big // 2 > 1)) == [1, 3]
+        assert numbers(apply(df, lambda row: row.number != 0 and 4 / row.number == 2)) == [2]
+    finally:
+        spark.conf.set(setting, before)
