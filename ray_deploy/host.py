@@ -35,7 +35,7 @@ from ray_deploy import session
 from ray_deploy.placement import Placement
 
 log = logging.getLogger(__name__)
-START = 60.0  # seconds for Ray to start an actor
+START = 120.0  # seconds for Ray to start actors; a busy machine takes one
 LOOK_UP = 0.5  # seconds, at most, until a broker sees that it was taken for lost
 ASK = 1.0  # seconds for the first broker to show that it lives
 FAILED = 70  # exit code of a broker whose node has failed, as of `activebroker broker`

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -13,7 +14,16 @@ from activebroker.core.errors import InvalidFilter, UnknownField
 from activebroker.events import EventType
 from activebroker.filters import FilterSpec, analyse, pack
 from activebroker.spark.columns import readable
-from activebroker.spark.frame import Frame, column, contents, expected, may_misfit, plain, required
+from activebroker.spark.frame import (
+    Frame,
+    Path,
+    column,
+    contents,
+    is_missing,
+    plain,
+    refusal,
+    required,
+)
 from activebroker.spark.streams import KEY, SKIP, Task
 from predicate_extract import Predicate
 
@@ -60,6 +70,8 @@ def apply(
     """
     if on_error not in ("raise", "skip"):
         raise InvalidFilter(f'on_error: expected "raise" or "skip", got {on_error!r}.')
+    from pyspark.sql import functions
+
     several = isinstance(order_by, Sequence) and not isinstance(order_by, str)
     order = list(order_by) if several else [order_by]
     spec = FilterSpec.of(filter)
@@ -76,17 +88,19 @@ def apply(
 
     schema = frame.meant(type)
     where = _where(extraction.predicate, schema)
-    if where.keep is not None:
-        df = df.filter(where.keep)
-    never_null = required(type, schema)
+    nulls = required(type, schema)
     deciding = {str(field.path[0]) for field in extraction.predicate.fields() if field.path}
-    inner = (each for each in type.schema if each.name in deciding)
-    fits = not any(may_misfit(each.type, schema.field(each.name).type) for each in inner)
-    if envelope.exact and where.exact and fits:
-        checked = [name for name in never_null if name in deciding]
-        told = on_error == "raise" and (extraction.raises or not where.raised)
-        if told or not (checked or where.raised):
-            return _raising(df, spec.name, extraction.predicate, where, type, checked)
+    at_risk = where.raised or any(path[0] in deciding for path in nulls)
+    told = on_error == "raise" and (extraction.raises or not where.raised)
+    native = envelope.exact and where.exact and (told or not at_risk)
+    every = tuple(type.schema.names)
+    names = every if envelope.reads is None else envelope.reads or every[:1]
+    nulls = [path for path in nulls if path[0] in (deciding if native else names)]
+    if where.keep is not None:
+        # A null that must not be is no reason to keep the row from whoever refuses it.
+        df = df.filter(reduce(or_, map(is_missing, nulls), functions.expr(where.keep)))
+    if native:
+        return _raising(df, spec.name, extraction.predicate, where, type, nulls)
 
     stream: Column | None = None
     if supplier is not None:
@@ -99,12 +113,8 @@ def apply(
             "give apply order_by= (and supplier=) to say what the streams are",
             spec.name,
         )
-    as_it_is = extraction.as_it_is and spec.output is None
-    every = tuple(type.schema.names)
-    names = every if envelope.reads is None else envelope.reads or every[:1]
-    nulls = tuple(name for name in never_null if name in names)
-    task = Task(envelope, names, nulls, skip=on_error == "skip", lost=lost)
-    if as_it_is:
+    task = Task(envelope, names, tuple(nulls), skip=on_error == "skip", lost=lost)
+    if extraction.as_it_is and spec.output is None:
         return _masked(df, task, stream, keeps_state)
     return _mapped(df, task, stream, spec)
 
@@ -134,7 +144,7 @@ def _raising(
     predicate: Predicate,
     where: Where,
     type: EventType,
-    checked: Iterable[str],
+    nulls: Iterable[Path],
 ) -> DataFrame:
     """The rows, of which those that the filter would raise on fail the job."""
     from pyspark.sql import functions as f
@@ -142,9 +152,8 @@ def _raising(
     def fails(where: Column, *text: Column) -> Column:
         return f.when(where, f.raise_error(f.concat(*text, f.lit(f". {SKIP}")))).otherwise(True)
 
-    for field in checked:
-        text = f"field {field!r}: expected {expected(type, field)}, got null"
-        df = df.filter(fails(column(field).isNull(), f.lit(text)))
+    for path in nulls:
+        df = df.filter(fails(is_missing(path), f.lit(refusal(type, path))))
     if where.raised is not None:
         fields = dict.fromkeys(str(field.path[0]) for field in predicate.fields())
         row = f.to_json(f.struct(*map(column, fields)), {"ignoreNullFields": "false"})

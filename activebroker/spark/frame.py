@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from activebroker.core.errors import EventRefused, EventTypeError, suggestion
 from activebroker.events import EventType, from_table, type_of
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 
+Path = tuple[str, ...]
 _CONVERTED = {b"activebroker.kind": b"converted"}  # no plain column: its conditions are Python's
 
 
@@ -100,26 +104,44 @@ class Frame:
         return f" Some columns cannot be fields: {told}."
 
 
-def required(type: EventType, schema: pa.Schema) -> list[str]:
-    """The fields that may not be null, though their columns may."""
-    return [f.name for f in type.schema if not f.nullable and schema.field(f.name).nullable]
+def required(type: EventType, schema: pa.Schema) -> list[Path]:
+    """The fields, also of objects in fields, that may not be null though their columns may."""
+    return [path for field in type.schema for path in _required(field, schema.field(field.name))]
 
 
-def may_misfit(declared: pa.DataType, actual: pa.DataType) -> bool:
-    """Whether something inside a value may be null that must not."""
-    if not pa.types.is_struct(declared):
-        return False
-    pairs = [(field, actual.field(field.name)) for field in declared]
-    return any(
-        (given.nullable and not wanted.nullable) or may_misfit(wanted.type, given.type)
-        for wanted, given in pairs
-    )
+def _required(declared: pa.Field, actual: pa.Field, above: Path = ()) -> Iterator[Path]:
+    path = (*above, declared.name)
+    if actual.nullable and not declared.nullable:
+        yield path
+    if pa.types.is_struct(declared.type):
+        for field in declared.type:
+            yield from _required(field, actual.type.field(field.name), path)
 
 
-def expected(type: EventType, name: str) -> str:
-    """What an error says that a field must be."""
+def is_missing(path: Path) -> Column:
+    """Whether a field is null in an object that is there."""
+    found, missing = column(path[0]), column(path[0]).isNull()
+    for name in path[1:]:
+        there, found = found.isNotNull(), found.getField(name)
+        missing = there & found.isNull()
+    return missing
+
+
+def missing_in(rows: pa.RecordBatch, path: Path) -> npt.NDArray[np.bool_]:
+    """The same of rows in Python."""
+    found = rows.column(path[0])
+    there: Any = True
+    for name in path[1:]:
+        there, found = pc.is_valid(found), pc.struct_field(found, name)
+    missing: npt.NDArray[np.bool_] = found.is_null().to_numpy(zero_copy_only=False)
+    return missing if there is True else missing & there.to_numpy(zero_copy_only=False)
+
+
+def refusal(type: EventType, path: Path) -> str:
+    """What an error says of a field that is null and must not be."""
     assert isinstance(type.codec, Record)
-    return type.codec.fields[name].expected
+    wanted = type.codec.fields[path[0]].expected if len(path) == 1 else "a value"
+    return f"field {'.'.join(path)!r}: expected {wanted}, got null"
 
 
 def column(name: str) -> Column:

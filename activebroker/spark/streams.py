@@ -17,7 +17,7 @@ from activebroker.events import EventType, from_table
 from activebroker.events.columns.records import Record
 from activebroker.filters import Envelope, Failure, FilterRunner, Payload, RunResult, unpack
 from activebroker.spark.columns import reshape
-from activebroker.spark.frame import expected
+from activebroker.spark.frame import Path, missing_in, refusal
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +30,13 @@ class Task:
     """What an executor needs to run a filter over a partition.
 
     `names` are the columns of the contents; not all of them, if the filter reads no others.
-    `required` are those of them that may hold a null and must not. With `skip`, an event on which
+    `required` are fields in them that may be null and must not be. With `skip`, an event on which
     the filter raises is dropped, and counted in `lost`; else the job fails.
     """
 
     envelope: Envelope
     names: tuple[str, ...]
-    required: tuple[str, ...]
+    required: tuple[Path, ...]
     skip: bool
     lost: Any
 
@@ -119,12 +119,12 @@ class _Streams:
         Raises: EventRefused, unless the others are to be skipped.
         """
         bad = np.zeros(rows.num_rows, np.bool_)
-        for name in self._task.required:
-            column = rows.column(name)
-            if column.null_count:
-                bad |= column.is_null().to_numpy(zero_copy_only=False)
-                where = f"row {self._seq + int(bad.argmax())}, field {name!r}"
-                text = f"DataFrame, {where}: expected {expected(self._type, name)}, got null"
+        for path in self._task.required:
+            missing = missing_in(rows, path)
+            if missing.any():
+                bad |= missing
+                row = self._seq + int(missing.argmax())
+                text = f"DataFrame, row {row}, {refusal(self._type, path)}"
                 if not self._task.skip:
                     raise EventRefused(f"{text}. {SKIP}")
         if not bad.any():

@@ -42,7 +42,9 @@ def udf(
         )
     every = tuple(type.schema.names)
     names = every if envelope.reads is None else envelope.reads or every[:1]
-    required = tuple(each.name for each in type.schema if each.name in names and not each.nullable)
+    required = tuple(
+        (each.name,) for each in type.schema if each.name in names and not each.nullable
+    )
     task = Task(envelope, names, required, skip=on_error == "skip", lost=None)
 
     def mask(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:

@@ -5,17 +5,14 @@ annotations could not be looked up.
 """
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from snippets_for_tests import run_snippet
 
 from activebroker.core.errors import EventRefused, InvalidFilter, UnknownField
 from activebroker.events import Event, Shape
@@ -273,17 +270,3 @@ def test_a_function_of_sql(
 def test_what_is_no_condition_on_single_rows(filter: type) -> None:
     with pytest.raises(InvalidFilter, match=r"no condition on single rows. Use apply"):
         udf(filter, Tick)
-
-
-DOCS = Path(__file__).parents[3] / "docs" / "spark.md"
-SNIPPETS = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
-PRINTED = ("[Row(origin='JFK', delay=95.0, notes={'gate': 4})]\n", "[Row(origin='JFK')]\n")
-
-
-@pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(("snippet", "printed"), list(zip(SNIPPETS, PRINTED, strict=True)))
-def test_the_code_in_the_documentation(
-    snippet: str, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_snippet(snippet, tmp_path)
-    assert capsys.readouterr().out == printed

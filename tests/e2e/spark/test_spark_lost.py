@@ -277,6 +277,7 @@ def test_a_session_of_ours(programs: Programs, tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.table
 def test_a_session_of_the_program(programs: Programs, tmp_path: Path) -> None:
     program = programs.run(PROGRAM + OWN + DERIVED, str(tmp_path / "folder"))
     settings = ["local[3]", 3, "Asia/Tokyo", 600]

@@ -11,7 +11,11 @@ from snippets_for_tests import run_snippet
 PAGES = sorted((Path(__file__).parents[3] / "docs").glob("*.md"))
 PROGRAM = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
 PROGRAMS = [
-    pytest.param(*found, id=f"{page.stem}, {number}")
+    pytest.param(
+        *found,
+        id=f"{page.stem}, {number}",
+        marks=[pytest.mark.spark, pytest.mark.timeout(300)] if page.stem == "spark" else [],
+    )
     for page in PAGES
     for number, found in enumerate(PROGRAM.findall(page.read_text()), 1)
 ]

@@ -142,9 +142,9 @@ def test_an_error_is_raised_or_counted(caplog: pytest.LogCaptureFixture) -> None
 def test_a_null_that_may_not_be_is_raised_or_counted(run: Any) -> None:
     rows = [("a", 1), ("a", None), ("a", 2), ("a", None), ("a", 4)]
     with pytest.raises(EventRefused, match="row 1, field 'number': expected int, got null"):
-        run(task(Even, required=("number",)), rows)
+        run(task(Even, required=(("number",),)), rows)
     lost = Counter()
-    job = task(Even, required=("number",), skip=True, lost=lost)
+    job = task(Even, required=(("number",),), skip=True, lost=lost)
     expected = [False, False, True, False, True] if run is masked else [2, 4]
     assert run(job, rows) == expected
     assert lost.value == 2
