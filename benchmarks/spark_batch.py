@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -96,11 +96,17 @@ class Worst(ab.FIFOFilter):
             super().enqueue(event)
 
 
+@dataclass(frozen=True)
+class Signal:
+    flight: int
+    signal: Annotated[np.ndarray, ab.Shape(128)]
+
+
 class Spectrum(ab.FIFOFilter):
     """Forwards signals whose strongest frequency is a low one."""
 
     def enqueue(self, event: ab.Event) -> None:
-        if strongest(np.asarray(event.content.signal)) < 3:
+        if strongest(event.content.signal) < 3:
             super().enqueue(event)
 
 
@@ -222,7 +228,7 @@ def works() -> Iterator[Work]:
 
     yield Work(
         "numpy FFT",
-        with_signals(lambda df: apply(df, Spectrum)),
+        with_signals(lambda df: apply(df, Spectrum, event_type=Signal)),
         {"pandas UDF": with_signals(lambda df: df.filter(pandas_udf(low, "boolean")("signal")))},
         {"pandas UDF": 1.05},
     )
@@ -265,15 +271,15 @@ def seconds(frame: Frame) -> float:
     return perf_counter() - began
 
 
-def measured(work: Work, df: Frame, rounds: int) -> dict[str, float]:
+def measured(work: Work, df: Frame, rounds: int, without: str) -> dict[str, float]:
     """The median time of each way, which are first seen to find the same rows."""
-    ways = {"ours": work.ours, **work.peers}
+    ways = {"ours": work.ours} | {p: w for p, w in work.peers.items() if without not in p}
     counts = {name: way(df).count() for name, way in ways.items()}
     if len(set(counts.values())) > 1:
         raise SystemExit(f"{work.name}: {counts} rows")
     times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, way in ways.items():
+    for number in range(rounds):
+        for name, way in list(ways.items())[:: -1 if number % 2 else 1]:  # none is always first
             times[name].append(seconds(way(df)))
     return {name: statistics.median(each) for name, each in times.items()}
 
@@ -282,7 +288,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--years", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="works whose names have this in them")
+    parser.add_argument(
+        "--only", default="", help="works whose names have one of these in them, a,b"
+    )
+    parser.add_argument("--without", default="none", help="peers whose names have this in them")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
@@ -291,11 +300,13 @@ def main() -> None:
     try:
         spark = plain_session(folder)
         df = spark.read.parquet(data(options.years, folder))
+        some = options.only.split(",")
+        wanted = [w for w in works() if any(part in w.name for part in some)]
         with Progress() as progress:
-            for work in progress.track([w for w in works() if options.only in w.name]):
-                times = measured(work, df, options.rounds)
+            for work in progress.track(wanted):
+                times = measured(work, df, options.rounds, options.without)
                 found[work.name] = times
-                for peer in work.peers:
+                for peer in times.keys() - {"ours"}:
                     bound = work.bounds.get(peer)
                     rows.append(
                         (
