@@ -15,6 +15,9 @@ from predicate_extract.analysis.nodes import FunctionNode
 from predicate_extract.analysis.source import Source
 
 _HEADER = ("type", "supplier", "seq", "time", "datetime")
+_CONSUMERS = frozenset(
+    ("all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "sum", "tuple")
+)
 _FRAMES = frozenset(("locals", "vars", "dir", "eval", "exec"))
 
 
@@ -36,9 +39,13 @@ def fields_read(
                 parent = parents.get(node)
                 if not (_is_forward(parent) or _reads_header(parent) or _is_content(parent)):
                     return None
+                if _may_run_later(node, source):
+                    return None
             case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()) if (
                 reader.path(node) == ()
             ):
+                if _may_run_later(node, source):
+                    return None
                 match parents.get(node):
                     case ast.Attribute(attr=name, ctx=ast.Load()):
                         names.add(name)
@@ -71,6 +78,19 @@ def forwards_as_it_is(source: Source, event: str) -> bool:
     if isinstance(source.node, ast.Lambda):
         return False
     return max(_most(source.node.body)) <= 1
+
+
+def _may_run_later(node: ast.AST, source: Source) -> bool:
+    """Whether a part of a function may run when the function has returned: it may be kept."""
+    for above in _above(node, source):
+        if isinstance(above, FunctionNode):
+            return True
+        if isinstance(above, ast.GeneratorExp):
+            match source.file.parents.get(above):
+                case ast.Call(ast.Name(id=name), [only]) if only is above and name in _CONSUMERS:
+                    continue
+            return True
+    return False
 
 
 def _above(node: ast.AST, source: Source) -> Iterable[ast.AST]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -78,6 +79,19 @@ class Sneaky(FIFOFilter):
         super().enqueue(event)
 
 
+class Deferring(FIFOFilter):
+    """Asks for what it saw of an event when the next one has come."""
+
+    def __init__(self) -> None:
+        self.ask: Callable[[], int] | None = None
+
+    def enqueue(self, event: Event) -> None:
+        content = event.content
+        if self.ask is None or self.ask() < content.number:
+            super().enqueue(event)
+        self.ask = lambda: content.number
+
+
 def looks(order: Any) -> object:
     return order.name in ("a", None) and [each for each in order.tags if each]
 
@@ -138,6 +152,16 @@ def test_the_same_as_with_whole_events(filter: object) -> None:
         assert quick.snapshot().keys() == plain.snapshot().keys()
 
     check()
+
+
+def test_what_a_filter_asks_later_is_of_the_event_that_it_saw() -> None:
+    spec, type = FilterSpec.of(Deferring), EventType.of(Order)
+    envelope = pack(spec, type, analyse(spec, type), key=KEY)
+    some = [Order(n % 3, "a", Side.BUY, []) for n in range(40)]
+    batch = encode(type, some, "s", 0, 1)
+    assert told(runner(envelope, envelope.reads).run([batch])) == told(
+        runner(envelope, None).run([batch])
+    )
 
 
 def test_what_the_code_does_not_show_is_told() -> None:

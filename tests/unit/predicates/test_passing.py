@@ -125,6 +125,24 @@ class Other(FIFOFilter):
             super().enqueue(STORE[0])
 
 
+class Defers(FIFOFilter):
+    """Asks for the content when another one has come."""
+
+    def enqueue(self, event):
+        s = event.content
+        STORE.append(lambda: s.price)
+        super().enqueue(event)
+
+
+class DefersTheEvent(FIFOFilter):
+    def enqueue(self, event):
+        def later():
+            return event.seq
+
+        STORE.append(later)
+        super().enqueue(event)
+
+
 class Looked(FIFOFilter):
     def __getattribute__(self, name):
         return super().__getattribute__(name)
@@ -161,6 +179,13 @@ class Looked(FIFOFilter):
         (lambda s: (t := s).a and t.b, True, None),
         (lambda s: any(s.a == x for x in s.l), True, {"a", "l"}),
         (lambda s: s["a"], True, None),
+        (lambda s: [s.a for _ in s.l], True, {"a", "l"}),
+        (lambda s: STORE.append(lambda: s.a), True, None),
+        (lambda s: STORE.append(s.a + x for x in STORE), True, None),
+        (lambda s: STORE.append(x for x in s.l if s.a), True, None),
+        (lambda s: sorted(STORE, key=lambda x: x + s.a), True, None),
+        (Defers, True, None),
+        (DefersTheEvent, True, None),
     ],
     ids=lambda it: getattr(it, "__name__", None),
 )
