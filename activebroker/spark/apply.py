@@ -24,6 +24,7 @@ from activebroker.spark.frame import (
     refusal,
     required,
 )
+from activebroker.spark.session import require_extra
 from activebroker.spark.streams import KEY, SKIP, Task
 from predicate_extract import Predicate
 
@@ -66,10 +67,11 @@ def apply(
     counted in `lost`.
 
     Raises EventTypeError, EventRefused, UnknownField or InvalidFilter at once, where columns, event
-    type and filter do not fit together.
+    type and filter do not fit together; MissingExtra without the extra.
     """
     if on_error not in ("raise", "skip"):
         raise InvalidFilter(f'on_error: expected "raise" or "skip", got {on_error!r}.')
+    require_extra()
     from pyspark.sql import functions
 
     several = isinstance(order_by, Sequence) and not isinstance(order_by, str)

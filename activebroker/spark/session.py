@@ -71,7 +71,7 @@ def session() -> SparkSession:
 
     Raises: MissingExtra without pyspark, JavaNotFound without Java, SparkUnavailable.
     """
-    _require_extra()
+    require_extra()
     with _lock:
         if (found := _active()) is None:
             await_end()
@@ -112,7 +112,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
 
 def require() -> None:
     """Raise what `session` would raise where pyspark or Java is missing, without starting it."""
-    _require_extra()
+    require_extra()
     from pyspark import SparkContext
     from pyspark.sql import is_remote as connected
 
@@ -120,12 +120,15 @@ def require() -> None:
         java_home()
 
 
-def _require_extra() -> None:
+def require_extra() -> None:
+    """Raise MissingExtra where a package of the extra is missing."""
     try:
         import pyspark  # noqa: F401
         import sqlglot  # noqa: F401
     except ImportError:
-        raise MissingExtra(f"Spark is not installed here. {with_extra('spark')}") from None
+        raise MissingExtra(
+            f"Spark, or SQLGlot, is not installed here. {with_extra('spark')}"
+        ) from None
 
 
 def _active() -> SparkSession | None:

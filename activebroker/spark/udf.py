@@ -10,6 +10,7 @@ import pyarrow as pa
 from activebroker.core.errors import InvalidFilter
 from activebroker.events import EventType
 from activebroker.filters import FilterSpec, analyse, pack
+from activebroker.spark.session import require_extra
 from activebroker.spark.streams import KEY, Task
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def udf(
     Raises InvalidFilter for a filter that remembers events, or forwards others than it is given:
     SQL evaluates a condition on rows in any order. Raises EventTypeError and UnknownField.
     """
+    require_extra()
     from pyspark.sql import functions as f
 
     spec = FilterSpec.of(filter)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from activebroker.core.errors import EventRefused, FilterStopped, InvalidFilter
+from activebroker.core.errors import EventRefused, FilterStopped, InvalidFilter, MissingExtra
 from activebroker.events import Event, EventType
 from activebroker.filters import FIFOFilter, FilterSpec, analyse, pack
+from activebroker.spark import apply, udf
 from activebroker.spark.streams import KEY, Task
 
 
@@ -155,3 +157,10 @@ def test_a_mask_is_no_place_for_other_events(filter: type) -> None:
     with pytest.raises(InvalidFilter, match="twice, or out of order"):
         masked(task(filter))
     assert len(forwarded(task(filter), size=1)) in (12, 4)
+
+
+def test_what_needs_the_extra_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    for call in (lambda: udf(Even, Tick), lambda: apply(None, Even)):  # type: ignore[arg-type]
+        with pytest.raises(MissingExtra, match="extra 'spark'"):
+            call()
