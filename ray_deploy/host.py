@@ -26,9 +26,8 @@ from activebroker.core.errors import (
     suggestion,
 )
 from activebroker.fabric import JoinedHost, serve
-from activebroker.fabric.hosting import OnFailures
+from activebroker.fabric.hosting import OnFailures, step_down
 from activebroker.fabric.keys import signing_key
-from activebroker.protocol.requests import Leave
 from activebroker.runtime import Runtime, Succession
 from activebroker.transport import generate_key
 from ray_deploy import session
@@ -76,8 +75,7 @@ class BrokerActor:
         self._stopped.set()
         if self._runtime is not None:
             if leave:
-                self._runtime.request(Leave(self._name), STOP)
-                self._runtime.wait_drained(1.0)
+                step_down(self._runtime, STOP)
             self._runtime.stop()
 
     def __repr__(self) -> str:
@@ -88,6 +86,9 @@ class BrokerActor:
         while not self._stopped.wait(LOOK_UP):
             if runtime.failure is not None:
                 os._exit(FAILED)  # Ray starts the actor again, as far as it may
+            if runtime.dismissed:
+                self.stop(leave=True)
+                ray.kill(ray.get_runtime_context().current_actor)
             if runtime.orphaned:
                 log.warning("%s This broker joins anew.", runtime.orphaned)
                 runtime.stop()

@@ -14,7 +14,7 @@ import typer
 from activebroker.core.errors import Closed, DeadlineExceeded, Unreachable
 from activebroker.directory.deaths import Budget
 from activebroker.fabric import find_key, serve
-from activebroker.protocol.requests import Leave
+from activebroker.fabric.hosting import step_down
 from activebroker.runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def broker(
         ),
     ] = None,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM. If it fails, it ends with exit code 70."""
+    """Run a broker until Ctrl-C, SIGTERM or stop_broker. If it fails, it ends with exit code 70."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("activebroker").setLevel(logging.INFO)
@@ -81,7 +81,7 @@ def broker(
     try:
         with contextlib.suppress(KeyboardInterrupt):
             typer.echo(_welcome(node.name, node.transport.address or listen))
-            while True:
+            while not node.dismissed:
                 # No endless wait: a signal that another thread happens to receive ends none.
                 time.sleep(LOOK_UP)
                 if node.failure is not None:  # which the node has logged
@@ -114,8 +114,7 @@ def join_anew(name: str, listen: str, key: str, join: str | None) -> Runtime:
 
 def _leave(node: Runtime) -> None:
     try:
-        node.request(Leave(node.name), PATIENCE)
-        node.wait_drained(1.0)
+        step_down(node, PATIENCE)
     except (Closed, Unreachable, DeadlineExceeded) as error:
         log.warning("left without an answer: %s", error)
 

@@ -39,6 +39,7 @@ from activebroker.protocol.requests import (
     CloseChannel,
     CloseSupplier,
     Derive,
+    Dismiss,
     Join,
     Leave,
     Move,
@@ -91,6 +92,8 @@ class Directory:
                 self._stories.tell(channel, done)
             case ClaimName():
                 self._membership.claim(body, done)
+            case Dismiss(name):
+                self._membership.dismiss(name, done)
             case _:
                 if isinstance(body, Join):
                     self._membership.announced(body.member)

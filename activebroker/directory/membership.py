@@ -8,14 +8,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from activebroker.core.errors import ActiveBrokerError, NameTaken, Unreachable
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    NameTaken,
+    UnknownPlace,
+    Unreachable,
+    suggestion,
+)
 from activebroker.directory.context import PATIENCE, Context, Done
 from activebroker.directory.endings import Endings
 from activebroker.directory.leases import Leases
 from activebroker.directory.parts import Derived
 from activebroker.directory.requests import Change, RequestQueue
 from activebroker.protocol.messages import GRACE, MembersChanged, PeerSuspected
-from activebroker.protocol.orders import ReportNode
+from activebroker.protocol.orders import ReportNode, StepDown
 from activebroker.protocol.requests import (
     ChangeRequest,
     ClaimName,
@@ -132,6 +138,19 @@ class Membership:
         self._see_off(body.name)
         yield from self._endings.lose(body.name, died=False)
         return None
+
+    def dismiss(self, name: str, done: Done) -> None:
+        """Ask a broker to leave. It does so by itself, with what its process has to end."""
+        others = [each for each in self._members.values() if each.name != self._me]
+        brokers = [each.name for each in others if each.is_broker]
+        if name in brokers:
+            self._context.call(name, StepDown(), PATIENCE, done)
+            return
+        why = " It has the directory, and ends with the fabric." if name == self._me else ""
+        done(
+            None,
+            UnknownPlace(f"There is no broker {name!r} to stop.{why}" + suggestion(name, brokers)),
+        )
 
     def lost(self, node: str) -> None:
         """A member fell silent: all that it had is gone."""

@@ -21,6 +21,7 @@ from activebroker.protocol.requests import (
     Unsubscribe,
 )
 from activebroker.runtime import EventQueue, Gap, PublishBuffer, SlowPolicy, WhenSlow
+from activebroker.spark import SparkPlace
 from predicate_extract import Extraction
 
 
@@ -116,7 +117,7 @@ class Channel(Bound):
         self,
         filter: object,
         *,
-        at: str = "supplier",
+        at: str | SparkPlace = "supplier",
         name: str | None = None,
         keep: bool = False,
         lease: float | None = None,
@@ -125,9 +126,11 @@ class Channel(Bound):
 
         `filter` is a FIFOFilter class, `(class, args…)`, an instance, or a function of the content
         that returns whether to forward it. Such a function must not change the content, since
-        functions in one process are given the same objects. `at` is where the filter runs:
-        "supplier", "consumer" (this process), a broker's name, or "spark". If a process cannot run
-        the filter at "supplier", it runs in this process, or at the next place that can.
+        functions in one process are given the same objects.
+
+        `at` is where the filter runs: "supplier", "consumer" (this process), a broker's name, or a
+        SparkPlace; "spark" is SparkPlace(). If a process cannot run the filter at "supplier", it
+        runs in this process, or at the next place that can.
 
         The channel lives as long as this process is in the fabric or the channel has consumers
         (subscriptions or derived channels), and `lease` seconds more, by default those of the
@@ -145,7 +148,7 @@ class Channel(Bound):
         # So that events come as instances of this class, wherever the filter runs.
         membership.register(spec.output_type(input_type))
         known = membership.derive_channel(
-            Derive(self.name, name, envelope, at, membership.node, seconds)
+            Derive(self.name, name, envelope, membership.place(at), membership.node, seconds)
         )
         channel = Channel(membership, *known, extraction)
         channel._derived = spec, input_type
@@ -176,7 +179,7 @@ class Channel(Bound):
         membership.reconfigure(self.name, envelope, timeout)
         self._derived, self.extraction = (spec, input_type), extraction
 
-    def move(self, to: str, *, timeout: float = 30.0) -> None:
+    def move(self, to: str | SparkPlace, *, timeout: float = 30.0) -> None:
         """Move this channel's filter to another place while events flow.
 
         Returns when the filter runs at the new place. Consumers see every event once and in order.
@@ -185,7 +188,8 @@ class Channel(Bound):
         or the switch-over is overdue after `timeout` seconds, and which processes it waits for; or
         a process was lost during it, and where the filter goes on.
         """
-        self._membership.move(self.name, to, timeout)
+        membership = self._membership
+        membership.move(self.name, membership.place(to), timeout)
 
     def close(self) -> None:
         """End the channel and all that is derived from it, after what was published."""

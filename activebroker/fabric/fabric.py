@@ -131,6 +131,13 @@ class Fabric(Closing, Bound):
             moved[move.channel] = None
         return list(moved)
 
+    def stop_broker(self, name: str) -> None:
+        """Let a broker leave the fabric, and end its process; its filters go on at others.
+
+        Raises UnknownPlace, also for the broker with the directory, and DeadlineExceeded.
+        """
+        self._membership.stop_broker(name)
+
     def balance(
         self, policy: Policy | None = None, *, period: float = 5.0, timeout: float = 30.0
     ) -> Balancing:

@@ -39,6 +39,11 @@ class Host(Protocol):
     signing_key: bytes
 
     @property
+    def key(self) -> str | None:
+        """The key with which other processes join; None if none can."""
+        ...
+
+    @property
     def address(self) -> str | None:
         """The address where other processes join; None if none can."""
         ...
@@ -58,7 +63,8 @@ class EmbeddedHost:
 
     def __init__(self, brokers: Iterable[str]) -> None:
         self.signing_key = secrets.token_bytes(32)
-        self.address = None
+        self.address: None = None
+        self.key: None = None
         self._names = (brokers,) if isinstance(brokers, str) else tuple(brokers)
         for number, name in enumerate(self._names):
             check_name(name)
@@ -110,7 +116,7 @@ class JoinedHost:
         self, address: str, key: str | None, *, name: str | None = None, listen: bool = True
     ) -> None:
         self.address = address
-        self.key = find_key(key, address=address)
+        self.key: str = find_key(key, address=address)
         self.signing_key = signing_key(self.key)
         if name is not None:
             check_text(name, "this process's name")
@@ -118,7 +124,7 @@ class JoinedHost:
         self._listen = listen
 
     def open(self, on_failures: OnFailures, succession: Succession | None = None) -> Runtime:
-        listen = f"tcp://{_local_host(self.address)}:*" if self._listen else None
+        listen = f"tcp://{local_host(self.address)}:*" if self._listen else None
         return join_fabric(
             self._name,
             self.key,
@@ -247,6 +253,12 @@ def leave(runtime: Runtime, patience: float) -> None:
     runtime.request(Leave(runtime.name), patience)
 
 
+def step_down(broker: Runtime, patience: float) -> None:
+    """Let a broker leave the fabric: its filters go on at others. Raises as `leave` does."""
+    leave(broker, patience)
+    broker.wait_drained(1.0)
+
+
 def engines(key: bytes) -> dict[str, MakeRunner]:
     """The engines on which a node can run filters."""
 
@@ -277,7 +289,7 @@ def _outward(host: str = "192.0.2.1", port: int = 9) -> str:
         return str(chooser.getsockname()[0])
 
 
-def _local_host(address: str) -> str:
+def local_host(address: str) -> str:
     """The address of this machine from which it reaches `address`."""
     if is_loopback(address):
         return "127.0.0.1"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
+import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, TypeVar
@@ -13,9 +15,11 @@ from activebroker.core.errors import (
     ActiveBrokerError,
     Closed,
     DeadlineExceeded,
+    UnknownPlace,
     Unreachable,
     check_text,
 )
+from activebroker.directory.parts import SPARK
 from activebroker.events import EventType
 from activebroker.fabric.closing import (
     CLOSING,
@@ -29,11 +33,13 @@ from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.hosting import Host, leave
 from activebroker.fabric.program import Program
 from activebroker.fabric.rejoining import Rejoining
+from activebroker.fabric.spark_brokers import Invitation, SparkBrokers
 from activebroker.filters import Envelope
 from activebroker.protocol.messages import CallBody, FailuresReported
 from activebroker.protocol.requests import (
     CloseChannel,
     Derive,
+    Dismiss,
     Move,
     Offload,
     OpenChannel,
@@ -43,6 +49,7 @@ from activebroker.protocol.requests import (
 from activebroker.protocol.specs import ChannelInfo
 from activebroker.protocol.status import Status
 from activebroker.runtime import EventQueue, PublishBuffer, Runtime, Succession
+from activebroker.spark import SparkPlace
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -75,6 +82,9 @@ class Membership:
         self._open: dict[int, Closing] = {}
         self._inlets = itertools.count(secrets.randbits(60))
         self._names = itertools.count(1)
+        self._starting = threading.Lock()
+        self._on_spark: dict[SparkPlace, SparkBrokers | None] = {}
+        self._spark_names = itertools.count(1)
         self._closed = False
         self._rejoining: Rejoining | None = None
         try:
@@ -121,6 +131,53 @@ class Membership:
         self._runtime.tell(body)
 
     # --- channels -----------------------------------------------------------------------------
+
+    def place(self, at: str | SparkPlace) -> str:
+        """The name of a place. For Spark that is a broker in a task of its, which is started here;
+        or Spark itself, with a job for each micro-batch, where tasks cannot reach the fabric.
+
+        Raises as `SparkBrokers` does, but for Unreachable.
+        """
+        place = SparkPlace() if at == SPARK else at
+        if not isinstance(place, SparkPlace):
+            return place
+        if self.address is None or self._host.key is None:
+            return SPARK  # an embedded fabric has nothing that tasks could join
+        with self._starting:
+            if (brokers := self._on_spark.get(place)) is not None and not brokers.run:
+                del self._on_spark[place]
+                brokers.close()
+            if place not in self._on_spark:
+                self._on_spark[place] = self._start_on_spark(place, self.address, self._host.key)
+            brokers = self._on_spark[place]
+        return SPARK if brokers is None else brokers.next()
+
+    def _start_on_spark(self, place: SparkPlace, address: str, key: str) -> SparkBrokers | None:
+        names = [f"{self.node}-spark-{next(self._spark_names)}" for _ in range(place.tasks)]
+        try:
+            return SparkBrokers(place, [Invitation(name, address, key) for name in names], self)
+        except Unreachable as error:
+            log.warning(
+                "on Spark, filters run in a job for each micro-batch, since its tasks cannot join "
+                "the fabric at %s: %s",
+                address,
+                error,
+            )
+            return None
+
+    def is_member(self, name: str) -> bool:
+        return self._runtime.member(name) is not None
+
+    def stop_broker(self, name: str) -> None:
+        """See `Fabric.stop_broker`."""
+        if self.address is None:
+            raise UnknownPlace("The brokers of an embedded fabric end with it, not one by one.")
+        self.request(Dismiss(name))
+        end = time.monotonic() + CLOSING
+        while self.is_member(name):
+            if time.monotonic() > end:
+                raise DeadlineExceeded(f"Broker {name!r} has not left within {CLOSING:g} s.")
+            time.sleep(0.01)
 
     def open_channel(self, body: OpenChannel) -> Described:
         def open_channel() -> Described:
@@ -243,6 +300,8 @@ class Membership:
                     self._runtime.wait_drained(CLOSING, deadline())
                 else:
                     log.warning("closed %r though consumers had not taken everything", self.node)
+                for brokers in filter(None, self._on_spark.values()):
+                    brokers.close()
                 self._quietly(lambda: leave(self._runtime, time_left(CLOSING)))
         finally:
             self._closed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from activebroker.core.errors import (
     ActiveBrokerError,
     DeadlineExceeded,
     NameTaken,
+    UnknownPlace,
     Unreachable,
 )
 from activebroker.protocol.messages import CallBody
@@ -20,6 +22,8 @@ from activebroker.runtime import EventQueue, PublishBuffer, Runtime
 
 log = logging.getLogger(__name__)
 PATIENCE = 60.0  # seconds that the directory may take to answer
+RETURNING = 10.0  # seconds for the brokers of a fabric that has restarted to join it again
+LOOK_UP = 0.1  # seconds between attempts
 
 
 class Program:
@@ -69,8 +73,14 @@ class Program:
         """
         for opening in self._opened.values():
             _ask(runtime, opening, lambda error: log.error("%s", error))
+        until = time.monotonic() + RETURNING
         for deriving in self._derived.values():
-            _ask(runtime, deriving, _underived)
+            error = _derive(runtime, deriving)
+            while isinstance(error, UnknownPlace) and time.monotonic() < until:
+                time.sleep(LOOK_UP)  # its broker has lost the fabric, too, and is not back yet
+                error = _derive(runtime, deriving)
+            if error is not None:
+                _underived(error)
         for inlet, queue in list(self.subscriptions.items()):
             runtime.open_inlet(inlet, queue)
             _ask(runtime, Subscribe(queue.channel, runtime.name, inlet), queue.end)
@@ -96,6 +106,12 @@ def _ask(runtime: Runtime, body: CallBody, refused: Callable[[ActiveBrokerError]
     except ActiveBrokerError as error:
         refused(error)
         return None
+
+
+def _derive(runtime: Runtime, deriving: Derive) -> ActiveBrokerError | None:
+    refusals: list[ActiveBrokerError] = []
+    _ask(runtime, deriving, refusals.append)
+    return refusals[0] if refusals else None
 
 
 def _underived(error: ActiveBrokerError) -> None:

@@ -12,6 +12,7 @@ from activebroker.fabric.closing import CLOSING, Publishing
 from activebroker.fabric.membership import PUBLISHING, Membership
 from activebroker.protocol.requests import CloseSupplier, Offload
 from activebroker.runtime import PublishBuffer
+from activebroker.spark import SparkPlace
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,10 @@ class Supplier(Publishing, Bound):
         return self._buffer.put_table(rows, timeout)
 
     def offload(
-        self, to: str, consumers: Iterable[str] | None = None, timeout: float = 30.0
+        self,
+        to: str | SparkPlace,
+        consumers: Iterable[str] | None = None,
+        timeout: float = 30.0,
     ) -> None:
         """Hand the fan-out to a broker: from now on the broker gets each event once and serves the
         consumers, which do not notice.
@@ -68,7 +72,8 @@ class Supplier(Publishing, Bound):
         if isinstance(consumers, str):
             consumers = (consumers,)
         named = None if consumers is None else tuple(consumers)
-        self._membership.derive_elsewhere(Offload(self.channel, self.name, to, timeout, named))
+        place = self._membership.place(to)
+        self._membership.derive_elsewhere(Offload(self.channel, self.name, place, timeout, named))
 
     def flush(self, timeout: float = PUBLISHING) -> None:
         """Wait until what was published is on its way.

@@ -329,6 +329,11 @@ class UnloadStage:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaveFabric:
+    """Let the process leave the fabric: it is not needed any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShowFailures:
     """Events were lost by a filter that this node derived."""
 
@@ -371,6 +376,7 @@ Effect = (
     | RestoreStage
     | ChangeFilter
     | UnloadStage
+    | LeaveFabric
     | ShowFailures
     | Reply
     | SetTimer

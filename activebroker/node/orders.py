@@ -18,6 +18,7 @@ from activebroker.node.dataplane.stages import Stages
 from activebroker.node.dataplane.states import StageState
 from activebroker.node.effects import (
     DrainSupplier,
+    LeaveFabric,
     LoadStage,
     RestoreStage,
     StageChanged,
@@ -48,6 +49,7 @@ from activebroker.protocol.orders import (
     ReportSent,
     ReportStory,
     SetPredicate,
+    StepDown,
     Undeploy,
 )
 from activebroker.protocol.specs import StageSpec
@@ -155,6 +157,8 @@ class Orders:
                 if kept := stage is None or stage.keep(change):
                     self._changing.pop(stage_id, None)
                 return kept
+            case StepDown():
+                self._context.effects.append(LeaveFabric())
             case ReportNode():
                 return counters(self._plane, self._stages.cpu_seconds, self._moves, self._peers)
             case ReportStory(move):

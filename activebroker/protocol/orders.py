@@ -13,6 +13,10 @@ from derivation.protocol import (
 )
 
 
+class StepDown(Message, frozen=True):
+    """Leave the fabric: the process is not needed any more."""
+
+
 class OpenOutlet(Message, frozen=True):
     outlet: int
     channel: str
@@ -150,6 +154,7 @@ class Undeploy(Message, frozen=True):
 Order = (
     ReportNode
     | ReportStory
+    | StepDown
     | OpenOutlet
     | CloseOutlet
     | OpenFlow

@@ -29,6 +29,12 @@ class Leave(Message, frozen=True):
     name: str
 
 
+class Dismiss(Message, frozen=True):
+    """Ask a broker to leave the fabric. It is answered when the broker knows."""
+
+    name: str
+
+
 class OpenChannel(Message, frozen=True):
     """Open a channel, or make it."""
 
@@ -112,7 +118,7 @@ class TellStory(Message, frozen=True):
 
 
 # Requests that the directory answers at once: they change nothing in the picture.
-Question = ClaimName | ReportStatus | TellStory
+Question = ClaimName | Dismiss | ReportStatus | TellStory
 
 # Requests that the directory carries out one after another.
 ChangeRequest = (

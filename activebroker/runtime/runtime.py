@@ -47,6 +47,7 @@ from activebroker.node.effects import (
     InletOpened,
     Input,
     Knock,
+    LeaveFabric,
     LoadStage,
     OutletClosed,
     PeerAbsent,
@@ -128,6 +129,7 @@ class Runtime:
         self.registry = TypeRegistry() if succession is None else succession.registry
         self.transport = transport
         self.failure: BaseException | None = None  # what ended the node, if not `stop`
+        self.dismissed = False  # whether its process is to leave the fabric, and to end
         before = None if succession is None else succession.before
         self._node = Node(member, directory or member.name, self.registry, budget, before)
         self._succession = succession
@@ -169,6 +171,10 @@ class Runtime:
     def orphaned(self) -> str:
         """Why this node is in no fabric any more; empty while it is."""
         return self._node.orphaned
+
+    def member(self, name: str) -> Member | None:
+        """The member of the fabric that has this name, as far as this node knows."""
+        return self._node.peers.members.get(name)
 
     # --- for the user's threads ---------------------------------------------------------------
 
@@ -459,6 +465,8 @@ class Runtime:
                     queue.end(error)
             case UnloadStage(stage_id):
                 self._workers.unload(stage_id)
+            case LeaveFabric():
+                self.dismissed = True
             case ShowFailures(report):
                 self._on_failures(report)
             case ForgetPeer(peer):

@@ -6,8 +6,9 @@ to do, from the first call that needs it.
 
 from activebroker.spark.apply import apply
 from activebroker.spark.java import java_home
+from activebroker.spark.place import SparkPlace
 from activebroker.spark.runner import SparkRunner
 from activebroker.spark.session import session, stop
 from activebroker.spark.udf import udf
 
-__all__ = ["SparkRunner", "apply", "java_home", "session", "stop", "udf"]
+__all__ = ["SparkPlace", "SparkRunner", "apply", "java_home", "session", "stop", "udf"]

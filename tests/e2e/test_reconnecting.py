@@ -332,6 +332,27 @@ def test_what_waits_for_a_filter_at_a_supplier_that_leaves_is_filtered_first(
     assert seen == list(range(1200))
 
 
+def test_a_filter_waits_for_its_broker_which_is_back_later(broker: Broker) -> None:
+    dallas = serve("dallas", "tcp://127.0.0.1:*", KEY, join_address=broker.address)
+    try:
+        with ab.connect(broker.address, KEY, name="sink") as sink:
+            numbers = sink.channel("numbers", object)
+            events = numbers.derive(even, at="dallas", name="even").subscribe(timeout=PATIENCE)
+            broker.die()
+            eventually(lambda: dallas.orphaned)
+            dallas.stop()
+            broker.start()
+            eventually(lambda: broker.runtime.member("sink"))
+            dallas = join_anew("dallas", "tcp://127.0.0.1:*", KEY, broker.address)
+            with numbers.supplier("S") as supplier:
+                supplier.publish_batch([1, 2])
+                assert next(iter(events)).content == 2
+            places = {each["name"]: each["at"] for each in sink.status()["channels"]}
+            assert places["even"] == "dallas"
+    finally:
+        dallas.stop()
+
+
 # --- in processes, with real kills ----------------------------------------------------------------
 
 SUPPLIER = """
