@@ -227,9 +227,18 @@ def _check(spark: SparkSession, tasks: int) -> None:
         raise Unreachable("Spark Connect has no way to hand a broker the fabric's key in secret.")
     context = spark.sparkContext
     slots = context.defaultParallelism
-    if re.fullmatch(r"local(\[.*\])?", context.master) and tasks > slots:
+    if not re.fullmatch(r"local(\[.*\])?", context.master):
+        return  # executors may still come
+    if tasks > slots:
         raise SparkUnavailable(
             f"{tasks} brokers need as many slots, and Spark has {slots} at {context.master!r}."
+        )
+    if tasks == slots:
+        log.warning(
+            "brokers take all %d slots of Spark at %r: its other jobs wait until the fabric is "
+            "closed",
+            slots,
+            context.master,
         )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
@@ -32,9 +35,12 @@ from activebroker.spark.session import require, session
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
+log = logging.getLogger(__name__)
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 SESSIONS = 3  # that one job may lose
 ALONE = 60.0  # seconds that a job waits for others that are run again
+TRIGGER = "spark.activebroker.trigger"  # a session's setting: the time between the starts of jobs
+LONGEST = 5.0  # seconds of it; closing a fabric waits only twice as long for events
 _again = threading.Lock()
 _HOOKS = ("on_start", "on_end", "on_idle")
 
@@ -62,6 +68,7 @@ class SparkRunner:
         self._states: dict[str, bytes] = {}
         self._keyed = envelope.stateful or envelope.shared or has_hooks(_filter_class(payload))
         self._spark: SparkSession | None = None
+        self._began = -LONGEST  # when the last job has started
         require()
 
     def run(self, items: Sequence[Batch | str]) -> RunResult:
@@ -121,6 +128,7 @@ class SparkRunner:
         if self._spark is None or ended() is not None:
             self._spark = spark = session()
             self._parallelism = _parallelism(spark)
+            self._trigger = _trigger(spark)
             self._column = _column(self._envelope, self._payload.input)
         return self._spark
 
@@ -154,7 +162,9 @@ class SparkRunner:
         with ExitStack() as stack:
             for attempt in range(SESSIONS):
                 try:
-                    return self._submit(self._session(), batches)
+                    spark = self._session()
+                    self._wait_for_turn()
+                    return self._submit(spark, batches)
                 except Exception as error:
                     spark, self._spark = self._spark, None  # asked for again
                     if spark is not None and is_alive(spark):
@@ -169,6 +179,11 @@ class SparkRunner:
             "end the Java process, or need more memory than there is? The last error was "
             f"{type(cause).__name__}: {cause}"
         ) from cause
+
+    def _wait_for_turn(self) -> None:
+        """Wait until the next job may start; events that come meanwhile are for the one after."""
+        time.sleep(max(0.0, self._began + self._trigger - time.monotonic()))
+        self._began = time.monotonic()
 
     def _submit(self, spark: SparkSession, batches: list[Batch]) -> pa.Table:
         """Run one Spark job."""
@@ -240,6 +255,18 @@ def _alone() -> Iterator[None]:
     finally:
         if mine:
             _again.release()
+
+
+def _trigger(spark: SparkSession) -> float:
+    """The seconds between the starts of jobs, as the session has them."""
+    text = spark.conf.get(TRIGGER, None) or "0s"
+    found = re.fullmatch(r"\s*(\d+)\s*(ms|s)\s*", text)
+    if found is None:
+        log.error(
+            "%s: expected a time such as '500ms' or '2s', got %r: jobs start at once", TRIGGER, text
+        )
+        return 0.0
+    return min(LONGEST, int(found[1]) / (1000 if found[2] == "ms" else 1))
 
 
 def _parallelism(spark: SparkSession) -> int:

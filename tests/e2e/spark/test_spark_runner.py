@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import fields, make_dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -247,3 +248,24 @@ def test_nothing_to_do() -> None:
     empty = encode(EventType.of(Sample), [], "JFK", 0, 1)
     for result in (spark.run([]), spark.run([empty, "JFK"]), spark.idle(), spark.end_all()):
         assert told(result) == ([], [], False)
+
+
+def test_the_trigger_sets_the_time_between_jobs(
+    spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def seconds_for_two_jobs(trigger: str) -> float:
+        spark.conf.set("spark.activebroker.trigger", trigger)
+        _, runner = make_runners(samples.Echo, EventType.of(Sample))
+        contents = [sample(np.random.default_rng(0), 1)]
+        started = time.monotonic()
+        for seq in range(2):
+            batch = encode(EventType.of(type(contents[0])), contents, "EWR", seq, 1)
+            assert not runner.run([batch]).failures
+        return time.monotonic() - started
+
+    try:
+        assert seconds_for_two_jobs("4000ms") >= 4.0
+        seconds_for_two_jobs("soon")
+        assert "expected a time such as '500ms' or '2s', got 'soon'" in caplog.text
+    finally:
+        spark.conf.unset("spark.activebroker.trigger")
