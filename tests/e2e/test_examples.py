@@ -94,6 +94,15 @@ def test_a_device_joins_brokers_on_ray(ray_fabric: Any) -> None:
     assert load("device").run(ray_fabric.address, ray_fabric.key) == HOT
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(300)  # the first one starts Spark, slow on a busy machine
+@pytest.mark.usefixtures("spark")
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_a_filter_over_history_and_live() -> None:
+    batch, sql, live = load("spark_flights").main(months=1)
+    assert batch == sql == 10 * live > 0
+
+
 def test_a_gateway_serves_its_clients() -> None:
     got = asyncio.run(load("websocket_gateway").main())
     assert got == {"IBM": [80.0 + step for step in range(10)], "KO": [60.0 + s for s in range(10)]}
@@ -138,5 +147,5 @@ def test_a_gateway_s_clients_may_be_slow_or_go() -> None:
 
 
 def test_none_is_forgotten() -> None:
-    tested = {check.__name__ for check in CHECKS} | {"device", "websocket_gateway"}
+    tested = {check.__name__ for check in CHECKS} | {"device", "websocket_gateway", "spark_flights"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
