@@ -256,6 +256,7 @@ class Fabric(ClosingWrapper[blocking.Fabric]):
     channel = making(blocking.Fabric.channel, Channel)
     status = awaited(blocking.Fabric.status)
     split = awaited(blocking.Fabric.split)
+    stop_broker = awaited(blocking.Fabric.stop_broker)
     balance = opening(blocking.Fabric.balance, Balancing)
 
     async def story(self, channel: Channel | str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _TESTS = {"startswith": "STARTS_WITH", "endswith": "ENDS_WITH", "contains": "CON
 _CASES = {"lower": "LOWER", "casefold": "LOWER", "upper": "UPPER"}
 _STRIPS = {"strip": "TRIM", "lstrip": "LTRIM", "rstrip": "RTRIM"}
 _LENGTHS = {"str": "LENGTH", "bytes": "OCTET_LENGTH", "list": "LEN"}
-_TAKES_NONE = ("str", "contains")  # with others, a None raises
+_TAKES_NONE = ("str", "contains", *_STRIPS)  # with others, a None raises
 _DAYS = {"year": "YEAR", "month": "MONTH", "day": "DAY", "isoweekday": "ISODOW"}
 _HOURS = {"hour": "HOUR", "minute": "MINUTE", "second": "SECOND"}
 

@@ -37,6 +37,7 @@ from predicate_extract import (
     Term,
     Truthy,
 )
+from predicate_extract.algebra.functions import FUNCTIONS
 from predicate_extract.backends.sql import logic, to_sql
 
 
@@ -54,6 +55,38 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "spark":
         return Spark(request.getfixturevalue("spark"))
     return Duck(request.getfixturevalue("database"))
+
+
+# -- functions -----------------------------------------------------------------------------------
+
+ARGUMENTS: dict[str, tuple[pa.DataType, Any]] = {
+    "str": (pa.string(), " a "),
+    "integer": (pa.int64(), 2),
+    "float": (pa.float64(), 2.5),
+    "bytes": (pa.binary(), b"a"),
+    "list": (pa.list_(pa.int64()), [1]),
+    "date": (pa.date32(), date(2020, 1, 2)),
+    "naive": (pa.timestamp("us"), datetime(2020, 1, 2, 3, 4, 5)),
+    "aware": (pa.timestamp("us", "UTC"), datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)),
+}
+
+
+def test_a_function_of_none_is_what_it_is_in_python(engine: Engine) -> None:
+    """Some take a None: `text.strip(None)`, `str(None)`."""
+    rows = {
+        f"{family}{n}": pa.array([None if row >> n & 1 else value for row in range(4)], type)
+        for family, (type, value) in ARGUMENTS.items()
+        for n in range(2)
+    }
+    calls = [
+        Call(name, tuple(Field((f"{family}{n}",)) for n, family in enumerate(families)))
+        for name, function in FUNCTIONS.items()
+        for families in function.safe
+        if len(families) <= 2 and all(family in ARGUMENTS for family in families)
+    ]
+    assert len(calls) > 80
+    predicates: list[Predicate] = [kind(call) for call in calls for kind in (IsNull, Truthy)]
+    engine.check_all(predicates, pa.RecordBatch.from_pydict(rows))
 
 
 # -- terms -------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from activebroker.node.effects import (
     ForgetPeer,
     FrameArrived,
     Knock,
+    LeaveFabric,
     LoadStage,
     OutletClosed,
     Reply,
@@ -259,7 +260,7 @@ def test_for_each_effect_it_is_settled_what_its_failure_costs() -> None:
         assert instead(effect, {}, Planted("planted"))
     node: set[type[Any]] = {
         Transmit, ForgetPeer, Knock, EndSubscription, DrainSupplier, OutletClosed, ResumeOutlet,
-        UnloadStage, ShowFailures, Reply, SetTimer, CancelTimer, Departed,
+        UnloadStage, LeaveFabric, ShowFailures, Reply, SetTimer, CancelTimer, Departed,
     }  # fmt: skip
     assert {*stage, LoadStage, Deliver, *node} == set(Effect.__args__)
     assert instead(CancelTimer("x"), {}, Planted()) is None
