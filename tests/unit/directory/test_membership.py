@@ -6,11 +6,11 @@ import pytest
 from outside_for_tests import Ending, Fabric
 from picture_for_tests import Trade, envelope
 
-from activebroker.core.errors import DeadlineExceeded, NameTaken, Unreachable
+from activebroker.core.errors import DeadlineExceeded, NameTaken, UnknownPlace, Unreachable
 from activebroker.directory.membership import AT_ONCE, SOON
 from activebroker.directory.requests import Change
 from activebroker.protocol.messages import MembersChanged
-from activebroker.protocol.orders import CloseFlow, ForgetSubscriber, ReportNode
+from activebroker.protocol.orders import CloseFlow, ForgetSubscriber, ReportNode, StepDown
 from activebroker.protocol.requests import (
     ChangeRequest,
     ClaimName,
@@ -179,6 +179,25 @@ def test_who_leaves_is_seen_off_with_all_it_had(fabric: Fabric, trade: Trade) ->
     fabric.carry_out(fabric.membership.leave(Leave("a")))
     assert "a" not in fabric.members and trade.x.outlets == {}
     assert [node for node, _ in fabric.told] == ["hub", "b1", "b2", "c"]
+
+
+def test_a_broker_is_asked_to_leave_and_does_so_by_itself(fabric: Fabric) -> None:
+    ending = Ending()
+    fabric.membership.dismiss("b1", ending.set)
+    assert fabric.asked == [("b1", StepDown())] and not ending.done
+    fabric.answer_all()
+    assert ending.done and ending.error is None and "b1" in fabric.members
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("a", "'b1', 'b2'"), ("b3", "'b1', 'b2'"), ("hub", "has the directory")],
+)
+def test_others_than_brokers_are_not_asked_to_leave(fabric: Fabric, name: str, why: str) -> None:
+    ending = Ending()
+    fabric.membership.dismiss(name, ending.set)
+    assert isinstance(ending.error, UnknownPlace) and why in str(ending.error)
+    assert fabric.asked == []
 
 
 def test_the_name_of_who_has_joined_and_left_is_free(fabric: Fabric) -> None:

@@ -5,17 +5,26 @@ from __future__ import annotations
 import pytest
 
 from activebroker.events import TypeRegistry
-from activebroker.node.effects import FrameArrived, RequestMade, TimerFired, Transmit
+from activebroker.node.effects import (
+    FrameArrived,
+    LeaveFabric,
+    RequestMade,
+    TimerFired,
+    Transmit,
+)
 from activebroker.node.links.peers import LOST_AFTER, Peers
 from activebroker.node.node import Node
 from activebroker.protocol.frame import decode
 from activebroker.protocol.messages import (
+    Answer,
+    Call,
     Expelled,
     FailuresReported,
     Greet,
     PeerSuspected,
     PrepareMove,
 )
+from activebroker.protocol.orders import StepDown
 from activebroker.protocol.requests import Join
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 from derivation.protocol import Plan, Prepare
@@ -63,6 +72,19 @@ def test_who_never_dials_for_what_is_given_up_has_to_go(address: str | None, wai
     accused = PeerSuspected("late", 3, heard=False)
     assert (accused in told) is (waits == "for a flow" or address is not None)
     assert ("late" in here.peers.links) is (address is not None)
+
+
+def test_who_is_asked_to_leave_lets_its_process_do_so() -> None:
+    here = Node(Member("here", "here", True, 1), "hub", TypeRegistry())
+    here.peers.members["hub"] = Member("hub", "hub", True, 0)
+    hub = Peers(Member("hub", "hub", True, 1))
+    hub.members["here"] = here.peers.me
+    hub.send("here", Call(1, StepDown()), 0.0)
+    ((head, buffers),) = hub.flush(0.0)[0].frames
+    effects = here.handle(FrameArrived(head, buffers, "hub"), 0.0)
+    assert LeaveFabric() in effects
+    sent = [head for each in effects if isinstance(each, Transmit) for head, _ in each.frames]
+    assert Answer(1) in [decode(head).body for head in sent]
 
 
 def test_only_a_derivation_that_waits_for_it_hears_that_a_filter_is_saved() -> None:
