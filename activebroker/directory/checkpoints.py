@@ -6,7 +6,7 @@ from activebroker.directory.context import Context
 from activebroker.directory.parts import SUPPLIER, Derived
 from activebroker.directory.requests import Change, RequestQueue
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.messages import CheckpointKept, CheckpointTaken
+from activebroker.protocol.messages import CheckpointStored, CheckpointTaken
 from activebroker.protocol.orders import ForgetSaved, ForgetSubscriber
 from activebroker.protocol.specs import merged
 
@@ -65,7 +65,7 @@ class Checkpoints:
                 made.checkpoint = merged([*parts, taken.checkpoint])
                 if isinstance(made, Derived):
                     self._goes_on(made, taken.change)
-                self._context.tell(node, CheckpointKept(stage))
+                self._context.tell(node, CheckpointStored(stage))
         if moving is None:
             self.forget(name)  # the rest is from earlier places
 

@@ -74,8 +74,8 @@ class Endings:
         for inlet in self._graph.feeding_inlets(top):
             calls.append(self._complete(inlet))
             for flow in self._graph.into(inlet.id):
-                behind = on_its_way.get(flow.outlet.id, {})
-                calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id, behind)))
+                after = on_its_way.get(flow.outlet.id, {})
+                calls.append((flow.outlet.node, FinishFlow(flow.outlet.id, flow.id, after)))
         return [*calls, *self._wiring.close_flows(top.parent, [], top.name)]
 
     def _on_its_way(self, top: Derived) -> Change:

@@ -85,7 +85,7 @@ class Flow:
         after: tuple[int, ...] = (),
         since: Offsets | None = None,
         resumes: bool = False,
-        behind: bool = False,
+        follows: bool = False,
         began: Offsets | None = None,
     ) -> FlowSpec:
         return FlowSpec(
@@ -101,7 +101,7 @@ class Flow:
             self.inlet.subscriber,
             self.inlet.recovers,
             resumes,
-            behind,
+            follows,
             began or {},
             self.inlet.certain,
         )

@@ -74,10 +74,10 @@ class Placing:
         places = [channel.owner, *self._recoveries.candidates(channel)]
         places += [stage.node for stage in channel.stages.values()]
         for node in (*dict.fromkeys(places), None):  # None: catch up once more
-            behind = yield from self._queue.catch_up()
+            more = yield from self._queue.catch_up()
             if not self._is_beside(channel):
                 return  # it ended, or goes on elsewhere
-            if behind:  # a node was lost meanwhile, which may be why an attempt failed: begin anew
+            if more:  # a node was lost meanwhile, which may be why an attempt failed: begin anew
                 yield from self._instead(channel, reason)
                 return
             if node not in self._members:

@@ -80,19 +80,19 @@ def _change(
     """Let the stages change, each after what it was `sent`. Returns what went wrong, None if
     nothing did."""
     stages = list(channel.stages.values())
-    behind: dict[int, dict[int, Offsets]] = {stage.id: {} for stage in stages}
+    after: dict[int, dict[int, Offsets]] = {stage.id: {} for stage in stages}
     passed: dict[int, Offsets] = {stage.id: {} for stage in stages}
     for (outlet, flows), upto in zip(feeds, sent, strict=True):
         for flow in flows:
             stage_id = flow.inlet.id
-            behind[stage_id][outlet.id] = upto
+            after[stage_id][outlet.id] = upto
             passed[stage_id] = later(passed[stage_id], widened[outlet.id])
     answers = yield Attempt(
         [
             (
                 stage.node,
                 ChangeStage(
-                    stage.id, change.id, change.envelope, behind[stage.id], passed[stage.id]
+                    stage.id, change.id, change.envelope, after[stage.id], passed[stage.id]
                 ),
             )
             for stage in stages

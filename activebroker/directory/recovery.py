@@ -269,9 +269,9 @@ class Recovery:
         self._wiring.expect(flows)
         # The supplier's own outlet may not have sent yet all that it gave the relay's subscribers
         # before the offload.
-        behind = isinstance(made, Relay)
+        follows = isinstance(made, Relay)
         yield from self._wiring.tidy(
-            (stage.node, OpenFlow(flow.spec(since=at, behind=behind, began=began)))
+            (stage.node, OpenFlow(flow.spec(since=at, follows=follows, began=began)))
             for flow, at in down
             for began in [made.subscribers.get(flow.inlet.subscriber, {})]
         )

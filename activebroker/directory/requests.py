@@ -102,10 +102,10 @@ class RequestQueue:
     def catch_up(self) -> Change:
         """Within a change, carry out the changes for what has happened since it began. Returns
         whether there were any."""
-        behind = bool(self._happened)
+        more = bool(self._happened)
         while self._happened:
             yield from self._happened.popleft()
-        return behind
+        return more
 
     def lost(self, node: str) -> None:
         """A member fell silent: tell the moves that it takes part in."""

@@ -22,7 +22,7 @@ from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreac
 from activebroker.events import TypeRegistry
 from activebroker.fabric.program import Program
 from activebroker.node.departing import DEPARTURE
-from activebroker.node.effects import Departed
+from activebroker.node.effects import Legacy
 from activebroker.runtime import Runtime, Succession
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Rejoining:
         self._users = 0
         self._reason = ""  # why the program is in no fabric now
         self._over: Unreachable | None = None  # why it will not be in one again
-        self._left = Departed("")  # what the nodes before have left
+        self._left = Legacy("")  # what the nodes before have left
         self._closed = threading.Event()
         self._runtime = join(Succession(self._registry, self._left, self._departed))
         use(self._runtime)
@@ -108,7 +108,7 @@ class Rejoining:
         if self._reason:
             self._give_up(Unreachable(self._reason))
 
-    def _departed(self, left: Departed) -> None:
+    def _departed(self, left: Legacy) -> None:
         with self._state:
             self._left = self._left.then(left) if self._reason else left
             if self._reason:

@@ -17,7 +17,7 @@ from activebroker.node.dataplane.inlets import Inlets
 from activebroker.node.dataplane.outlets import Outlets, Succession
 from activebroker.node.dataplane.plane import Plane
 from activebroker.node.dataplane.stages import Stages
-from activebroker.node.effects import Departed, ForgetPeer, OutletClosed, SetTimer
+from activebroker.node.effects import Depart, EndSupplier, ForgetPeer, Legacy, SetTimer
 from activebroker.node.links.peers import Peers
 from activebroker.protocol.flows import Events
 from activebroker.protocol.frame import Buffers
@@ -40,7 +40,7 @@ class Departing:
         inlets: Inlets,
         stages: Stages,
         peers: Peers,
-        before: Departed | None,
+        before: Legacy | None,
     ) -> None:
         self.departs = before is not None  # first bring what was published to its subscribers
         self._plane = plane
@@ -49,7 +49,7 @@ class Departing:
         self._inlets = inlets
         self._stages = stages
         self._peers = peers
-        self._left: Departed | None = None  # what it leaves behind, while it has not gone
+        self._left: Legacy | None = None  # what it leaves behind, while it has not gone
         self._served: tuple[str, ...] = ()  # the nodes that it served
         self._done = False
         self._unacknowledged: dict[int, list[Batch]] = {}  # by supplier's stream
@@ -63,7 +63,7 @@ class Departing:
     def under_way(self) -> bool:
         return self._left is not None
 
-    def begin(self, left: Departed) -> None:
+    def begin(self, left: Legacy) -> None:
         """The fabric is lost: bring what was published to its subscribers, and end all flows."""
         self._left = left
         self._served = tuple(dict.fromkeys(self._targets()))
@@ -90,7 +90,7 @@ class Departing:
     def end(self) -> None:
         if (left := self._left) is not None:
             self._left = None
-            self._context.effects.append(self._complete(left))
+            self._context.effects.append(Depart(self._complete(left)))
             self.forget_peers()
 
     def abandon(self, reason: str, acknowledged: Mapping[int, int]) -> None:
@@ -106,8 +106,8 @@ class Departing:
         for outlet in self._plane.outlets.values():
             if not outlet.ended:
                 upto = acknowledged.get(outlet.id)
-                closed = OutletClosed(outlet.id, False, Unreachable(reason), upto)
-                self._context.effects.append(closed)
+                end = EndSupplier(outlet.id, False, Unreachable(reason), upto)
+                self._context.effects.append(end)
             outlet.abandon()
             self._plane.touch(outlet.id)
         self.forget_peers()
@@ -119,11 +119,11 @@ class Departing:
 
     # --- what is left behind ------------------------------------------------------------------
 
-    def left(self, reason: str) -> Departed:
+    def left(self, reason: str) -> Legacy:
         """What this node would leave behind now; `_complete` adds what only the end shows."""
-        return Departed(reason, self._subscribers(), streams=self._streams())
+        return Legacy(reason, self._subscribers(), streams=self._streams())
 
-    def departed(self, reason: str) -> Departed:
+    def departed(self, reason: str) -> Legacy:
         """What this node leaves behind if it ends now."""
         return self._complete(self.left(reason))
 
@@ -146,7 +146,7 @@ class Departing:
                     upto[outlet] = min(upto[outlet], batch.first_seq)
         return upto
 
-    def _complete(self, left: Departed) -> Departed:
+    def _complete(self, left: Legacy) -> Legacy:
         for peer in (*self._peers.links, self._context.here):
             self.note_lost(peer)
         self._note(self._events_under_way())  # these came to a peer, where a move may lose them

@@ -227,8 +227,8 @@ class DrainSupplier:
 
 
 @dataclass(frozen=True, slots=True)
-class OutletClosed:
-    """A supplier's outlet takes no more."""
+class EndSupplier:
+    """Take no more from the user's supplier: its outlet is closed."""
 
     outlet: int
     finished: bool  # because its channel was closed
@@ -238,9 +238,9 @@ class OutletClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class Departed:
-    """This node has left a fabric that it cannot reach, and does nothing more. The program's next
-    node goes on with what it leaves behind."""
+class Legacy:
+    """What a node has left when it left a fabric that it could not reach; the program's next node
+    goes on with it."""
 
     reason: str
     # By channel and subscriber that its outlets served: where suppliers' streams began for it.
@@ -254,13 +254,13 @@ class Departed:
     # By derived channel: how far a filter that was still at work has come.
     filtered: Mapping[str, Offsets] = field(default_factory=dict)
 
-    def then(self, later: Departed) -> Departed:
+    def then(self, later: Legacy) -> Legacy:
         """What this node has left together with a later one, which was lost before it had taken
         over all of that."""
         served = {
             name: subscribers for name, subscribers in later.subscribers.items() if subscribers
         }
-        return Departed(
+        return Legacy(
             later.reason,
             {**self.subscribers, **served},
             {**self.unacknowledged, **later.unacknowledged},
@@ -273,6 +273,13 @@ class Departed:
         """The events of a supplier that some subscriber may not have, in order."""
         stream, _ = self.streams.get((channel, supplier), (-1, 0))
         return in_order(self.unacknowledged.get(stream, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Depart:
+    """End the node, which has left its fabric, and let another one go on with what it leaves."""
+
+    legacy: Legacy
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,8 +374,8 @@ Effect = (
     | Deliver
     | EndSubscription
     | DrainSupplier
-    | OutletClosed
-    | Departed
+    | EndSupplier
+    | Depart
     | ResumeOutlet
     | LoadStage
     | RunStage

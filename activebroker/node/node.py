@@ -41,7 +41,6 @@ from activebroker.node.effects import (
     BatchConsumed,
     BatchPublished,
     CancelTimer,
-    Departed,
     Effect,
     ForgetPeer,
     FrameArrived,
@@ -49,6 +48,7 @@ from activebroker.node.effects import (
     InletOpened,
     Input,
     Knock,
+    Legacy,
     PeerAbsent,
     PeerEnded,
     PeerHeard,
@@ -86,7 +86,7 @@ from activebroker.protocol.messages import (
     Body,
     Call,
     CallBody,
-    CheckpointKept,
+    CheckpointStored,
     CheckpointTaken,
     ExpectFlow,
     Expelled,
@@ -122,7 +122,7 @@ class Node:
         directory: str,
         registry: TypeRegistry,
         budget: Budget = Budget(),  # noqa: B008 - a frozen value
-        before: Departed | None = None,
+        before: Legacy | None = None,
     ) -> None:
         self.name = me.name
         self.registry = registry
@@ -266,7 +266,7 @@ class Node:
                 self.outlets.receive(body)
             case TypeAnnounced(description):
                 self.registry.resolve(description)
-            case CheckpointKept(stage_id):
+            case CheckpointStored(stage_id):
                 self.stages.checkpoint_kept(stage_id)
             case Call(call_id, request):
                 answer = self._answer(source, call_id)
@@ -506,7 +506,7 @@ class Node:
             self._lose_fabric(acknowledged, left)
         self._calls.lost(peer)
 
-    def _lose_fabric(self, acknowledged: dict[int, int], left: Departed) -> None:
+    def _lose_fabric(self, acknowledged: dict[int, int], left: Legacy) -> None:
         self.orphaned = (
             f"The fabric took this process, {self.name!r}, for lost: it did not answer, or "
             "another process has taken its name. Connect again."
@@ -520,7 +520,7 @@ class Node:
         else:
             self.departing.abandon(self.orphaned, acknowledged)
 
-    def departed(self, reason: str) -> Departed:
+    def departed(self, reason: str) -> Legacy:
         """What this node leaves behind if it ends now."""
         return self.departing.departed(reason)
 

@@ -133,8 +133,8 @@ class Orders:
                 return self._outlets.open_flow(spec)
             case CloseFlow(outlet, flow, subscriber):
                 self._outlets.close_flow(outlet, flow, subscriber)
-            case FinishFlow(outlet, flow, behind):
-                self._outlets.finish_flow(outlet, flow, behind)
+            case FinishFlow(outlet, flow, after):
+                self._outlets.finish_flow(outlet, flow, after)
             case ForgetSubscriber(outlet, subscriber):
                 self._outlets.forget_subscriber(outlet, subscriber)
             case ReportSent(outlet, subscriber):
@@ -197,7 +197,7 @@ class Orders:
             done(False, None)
             return
         self._changing[order.stage] = done
-        stage.change(order.change, order.envelope, order.behind, order.passed)
+        stage.change(order.change, order.envelope, order.after, order.passed)
         self._plane.touch(order.stage)
 
     def _close_outlet(self, outlet_id: int, finished: bool) -> None:

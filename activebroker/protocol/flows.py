@@ -31,7 +31,7 @@ class FlowOpened(Message, frozen=True):
     supplier: str | None = None  # None if the flow comes from a filter
     subscriber: str = ""  # for which the outlet retains the flow's events; empty if it does not
     recovers: bool = False  # the outlet's stage is recovered elsewhere if its node is lost
-    behind: bool = False  # the flow also follows what the inlet has of the supplier now
+    follows: bool = False  # the flow also follows what the inlet has of the supplier now
     # Set if the supplier lost its fabric and joined it again: events before this offset may be
     # repetitions, those after it are new to all.
     begins: Offset | None = None

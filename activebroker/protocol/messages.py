@@ -137,7 +137,7 @@ class CheckpointTaken(Message, frozen=True):
     change: int = 0  # the last `ChangeStage` before the checkpoint; 0: none
 
 
-class CheckpointKept(Message, frozen=True):
+class CheckpointStored(Message, frozen=True):
     """Directory to a stage's node: it has the last checkpoint of the stage."""
 
     stage: int
@@ -220,7 +220,7 @@ Body = (
     | FlowRewound
     | Acknowledged
     | CheckpointTaken
-    | CheckpointKept
+    | CheckpointStored
     | OutletDrained
     | PeerSuspected
     | Greet

@@ -61,7 +61,7 @@ class FinishFlow(Message, frozen=True):
 
     outlet: int
     flow: int
-    behind: Offsets  # at a relay: and after these offsets, which are still on their way there
+    after: Offsets  # at a relay: and after these offsets, which are still on their way there
 
 
 class ReportSent(Message, frozen=True):
@@ -93,7 +93,7 @@ class ChangeStage(Message, frozen=True):
     envelope: Envelope
     # By outlet: the offsets after which the filter changes. Flows from other outlets that have not
     # ended come before the change as a whole.
-    behind: dict[int, Offsets]
+    after: dict[int, Offsets]
     # What was not sent up to here, the old parameters did not want: should it be sent again, the
     # new ones do not get it.
     passed: Offsets

@@ -54,7 +54,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     # Begin with what is retained. If the outlet has ended, or no longer serves the subscriber, end
     # after that.
     resumes: bool = False
-    behind: bool = False  # the flow also follows what the inlet has of the supplier by then
+    follows: bool = False  # the flow also follows what the inlet has of the supplier by then
     began: Offsets = {}  # what was before is not for the subscriber, and not retained
     certain: bool = True  # False: the predicate is wider than the filter's
 

@@ -37,10 +37,11 @@ from activebroker.node.effects import (
     CancelTimer,
     ChangeFilter,
     Deliver,
-    Departed,
+    Depart,
     DrainSupplier,
     Effect,
     EndSubscription,
+    EndSupplier,
     ForgetPeer,
     FrameArrived,
     InletClosed,
@@ -48,8 +49,8 @@ from activebroker.node.effects import (
     Input,
     Knock,
     LeaveFabric,
+    Legacy,
     LoadStage,
-    OutletClosed,
     PeerAbsent,
     PeerEnded,
     PeerHeard,
@@ -95,8 +96,8 @@ class Succession:
     """For a program that goes on with another node when it has lost its fabric."""
 
     registry: TypeRegistry  # shared by all nodes of the program
-    before: Departed  # what the nodes before have left; empty for the first node
-    departed: Callable[[Departed], None]  # called at the end of a node's thread
+    before: Legacy  # what the nodes before have left; empty for the first node
+    departed: Callable[[Legacy], None]  # called at the end of a node's thread
 
 
 class Runtime:
@@ -133,7 +134,7 @@ class Runtime:
         before = None if succession is None else succession.before
         self._node = Node(member, directory or member.name, self.registry, budget, before)
         self._succession = succession
-        self._departed: Departed | None = None
+        self._departed: Legacy | None = None
         self._departs_for = ""  # the reason, if it is told to depart
         if directory is not None:
             # Until it tells the members, the directory is the only one known.
@@ -391,7 +392,7 @@ class Runtime:
         for outlet, buffer in list(self._buffers.items()):
             buffer.fail(self._why_ended(), acknowledged.get(outlet, 0))
 
-    def _put_back(self, buffer: PublishBuffer, left: Departed) -> None:
+    def _put_back(self, buffer: PublishBuffer, left: Legacy) -> None:
         """Publish again what may not have arrived; subscribers that have it drop it."""
         buffer.put_back(left.unacknowledged_of(buffer.channel, buffer.supplier))
 
@@ -445,8 +446,8 @@ class Runtime:
                 self._workers.load(stage)
             case RunStage() | RestoreStage() | SnapshotStage() | ChangeFilter():
                 self._workers.do(effect)
-            case Departed():
-                self._departed = effect
+            case Depart(legacy):
+                self._departed = legacy
             case ResumeOutlet(outlet):
                 # Not at once: effects that follow this one come before new events.
                 self._filled.append(outlet)
@@ -477,7 +478,7 @@ class Runtime:
                 self._close_buffer(outlet, finished)
                 self._draining[outlet] = finished
                 self._filled.append(outlet)
-            case OutletClosed(outlet, finished, error, acknowledged):
+            case EndSupplier(outlet, finished, error, acknowledged):
                 if error is None:
                     self._close_buffer(outlet, finished)
                 else:

@@ -15,7 +15,7 @@ from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, TypeRegistry
 from activebroker.filters import Envelope, Failure, Payload
 from activebroker.node import effects as fx
-from activebroker.node.effects import Departed
+from activebroker.node.effects import Legacy
 from activebroker.node.executor import Answer, Executor, Work, python_runner
 from activebroker.node.node import TICK, Node
 from activebroker.protocol.messages import CallBody, FailuresReported
@@ -35,7 +35,7 @@ SLOWED_WORK = 10.0  # times the work of its filters
 INSTANT = 1e-9  # seconds between things in order, which rounding must not exchange
 
 
-NOTHING = Departed("")  # is left by a process that has not departed yet
+NOTHING = Legacy("")  # is left by a process that has not departed yet
 
 
 class Answered:
@@ -99,7 +99,7 @@ class Surroundings(Course, ABC):
         """A host has handled an input."""
 
     @abstractmethod
-    def departed(self, host: Host, left: Departed) -> None:
+    def departed(self, host: Host, left: Legacy) -> None:
         """A node has left behind all that it had."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Surroundings(Course, ABC):
 class Host:
     """A process of the fabric. It can die, stand still for a while, and be slow."""
 
-    def __init__(self, world: Surroundings, member: Member, before: Departed | None = None) -> None:
+    def __init__(self, world: Surroundings, member: Member, before: Legacy | None = None) -> None:
         self.world = world
         self.name = member.name
         self.member = member
@@ -321,7 +321,7 @@ class Host:
                 return
         self.give(fx.SupplierDrained(effect.outlet, effect.finished))
 
-    def _outlet_closed(self, effect: fx.OutletClosed) -> None:
+    def _end_supplier(self, effect: fx.EndSupplier) -> None:
         if (supply := self.supplies.get(effect.outlet)) is not None:
             supply.close(effect.finished)
         else:
@@ -348,10 +348,10 @@ class Host:
     def joining(self) -> Join:
         return Join(self.member)
 
-    def _departed(self, effect: Departed) -> None:
+    def _depart(self, effect: fx.Depart) -> None:
         def depart(_: object) -> None:
             if self.alive:
-                self.world.departed(self, effect)
+                self.world.departed(self, effect.legacy)
 
         self.world.soon(0.0, depart)
 
@@ -479,7 +479,7 @@ _PERFORM: dict[type, Callable[[Host, Any], None]] = {
     fx.Deliver: Host._deliver,
     fx.EndSubscription: Host._end_subscription,
     fx.DrainSupplier: Host._drain_supplier,
-    fx.OutletClosed: Host._outlet_closed,
+    fx.EndSupplier: Host._end_supplier,
     fx.ResumeOutlet: Host._resume_outlet,
     fx.LoadStage: Host._load_stage,
     fx.RunStage: Host._carry_out,
@@ -493,5 +493,5 @@ _PERFORM: dict[type, Callable[[Host, Any], None]] = {
     fx.ShowFailures: Host._show_failures,
     fx.ForgetPeer: Host._forget_peer,
     fx.Knock: lambda host, effect: None,  # who is cut off here is found by its silence
-    fx.Departed: Host._departed,
+    fx.Depart: Host._depart,
 }

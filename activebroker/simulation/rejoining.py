@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded, Unreachable
-from activebroker.node.effects import Departed, InletOpened
+from activebroker.node.effects import InletOpened, Legacy
 from activebroker.protocol.messages import CallBody
 from activebroker.protocol.requests import OpenSupplier, Subscribe
 from activebroker.simulation.host import Host
@@ -28,7 +28,7 @@ class Rejoining:
         self._users = users
         self._world = users.world
 
-    def departed(self, host: Host, left: Departed) -> None:
+    def departed(self, host: Host, left: Legacy) -> None:
         """A node has left behind all that it had: its process joins again."""
         world = self._world
         world.counts["hosts departed"] += 1
@@ -41,10 +41,10 @@ class Rejoining:
         host.rejoining = True
         self._later(host, left)
 
-    def _later(self, host: Host, left: Departed) -> None:
+    def _later(self, host: Host, left: Legacy) -> None:
         self._world.soon(AGAIN, lambda _: self._attempt(host, left))
 
-    def _attempt(self, before: Host, left: Departed) -> None:
+    def _attempt(self, before: Host, left: Legacy) -> None:
         world = self._world
 
         def granted(_: object) -> None:
@@ -56,7 +56,7 @@ class Rejoining:
         world.claim(before.name, granted, lambda: self._later(before, left), again=True)
 
     def _ask_next(
-        self, host: Host, left: Departed, laid: Iterator[Asked], joining: bool = False
+        self, host: Host, left: Legacy, laid: Iterator[Asked], joining: bool = False
     ) -> None:
         """One thing after the other; a process that loses its fabric meanwhile begins anew."""
         if not host.alive:
@@ -83,12 +83,12 @@ class Rejoining:
 
         answer = host.request(body, done, failed)
 
-    def _give_up(self, host: Host, left: Departed, reason: str) -> None:
+    def _give_up(self, host: Host, left: Legacy, reason: str) -> None:
         """An attempt has failed: leave behind what this node has, and what those before had."""
         if host.alive:
             self.departed(host, left.then(host.node.departed(reason)))
 
-    def _laid(self, host: Host, left: Departed) -> Iterator[Asked]:
+    def _laid(self, host: Host, left: Legacy) -> Iterator[Asked]:
         """What is asked of the fabric, in order."""
         users = self._users
         yield host.joining(), lambda _: setattr(host, "joined", True), lambda _: None
@@ -102,7 +102,7 @@ class Rejoining:
             if supplier.host is host and supplier.supply is not None and not supplier.over:
                 yield self._supplier(host, supplier)
 
-    def _subscription(self, host: Host, consumer: Any, left: Departed) -> Asked:
+    def _subscription(self, host: Host, consumer: Any, left: Legacy) -> Asked:
         inlet, intake = consumer.inlet, consumer.intake
         host.intakes[inlet] = intake
         host.give(InletOpened(inlet, left.received.get(inlet, {})))

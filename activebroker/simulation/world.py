@@ -10,7 +10,7 @@ import simpy
 from simpy.events import Event
 
 from activebroker.node import effects as fx
-from activebroker.node.effects import Departed, PeerEnded
+from activebroker.node.effects import Legacy, PeerEnded
 from activebroker.protocol.requests import ClaimName, Join
 from activebroker.protocol.specs import Member
 from activebroker.simulation import story
@@ -63,7 +63,7 @@ class World(Surroundings):
             again = options.rejoining and not member.is_broker
             self.hosts[name] = Host(self, member, NOTHING if again else None)
         self.inspect: Callable[[Host], Iterable[str]] | None = None
-        self.rejoin: Callable[[Host, Departed], None] | None = None
+        self.rejoin: Callable[[Host, Legacy], None] | None = None
         self.on_state: Callable[[Host, str, str], None] | None = None
 
     def begin(self) -> None:
@@ -180,7 +180,7 @@ class World(Surroundings):
         self._machines.pop(host.name, None)
         self._attached.pop(host.name, None)
 
-    def restart(self, name: str, before: Departed | None = None) -> Host:
+    def restart(self, name: str, before: Legacy | None = None) -> Host:
         """A new process of a dead one's name, or a new node of one that goes on."""
         old = self.hosts[name].member
         self.network.forget(name)
@@ -231,7 +231,7 @@ class World(Surroundings):
         if host.name in self.again:
             self.soon(AGAIN, lambda _: self.start_again(host))
 
-    def departed(self, host: Host, left: Departed) -> None:
+    def departed(self, host: Host, left: Legacy) -> None:
         """A node has left behind all that it had: its process joins again."""
         assert self.rejoin is not None
         self.rejoin(host, left)

@@ -30,7 +30,7 @@ class Changing:
         self,
         id: int,
         envelope: Envelope,
-        behind: dict[int, Offsets],  # by outlet: how far the filter has to come first
+        after: dict[int, Offsets],  # by outlet: how far the filter has to come first
         passed: Offsets,  # what was not sent up to here, the filter did not want
         ending: frozenset[int],  # flows from other outlets, which come first as a whole
         inbox: Inbox,  # what waits for the filter, and comes first, too
@@ -39,7 +39,7 @@ class Changing:
         self.envelope = envelope
         self.passed = passed
         self.outcome: bool | str | None = None  # the answer to `ChangeStage`, once it is known
-        self._behind = dict(behind)
+        self._after = dict(after)
         self._ending = ending
         self._arrived = _end(inbox)
 
@@ -56,13 +56,13 @@ class Changing:
                 return False
             self._ending, self._arrived = frozenset(), _end(inbox)
         feeding = {flow.outlet for flow in flows.values()}
-        for outlet, upto in list(self._behind.items()):
+        for outlet, upto in list(self._after.items()):
             if _reached(inputs, upto):
-                del self._behind[outlet]
+                del self._after[outlet]
             elif outlet not in feeding and not inbox:
                 self.outcome = SOURCE_LOST
                 return False
-        return not self._behind and _reached(inputs, self._arrived)
+        return not self._after and _reached(inputs, self._arrived)
 
 
 def _end(inbox: Inbox) -> Offsets:

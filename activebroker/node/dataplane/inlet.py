@@ -130,7 +130,7 @@ class Inlet:
         supplier: str | None = None,
         subscriber: str = "",
         recovers: bool = False,
-        behind: bool = False,
+        follows: bool = False,
         begins: Offset | None = None,
         began: Offset | None = None,
     ) -> None:
@@ -160,7 +160,7 @@ class Inlet:
                 self._break(flow)
             elif earlier not in self._ended:
                 flow.after.add(earlier)
-        if behind:
+        if follows:
             flow.after |= {
                 each.id
                 for each in self.flows.values()

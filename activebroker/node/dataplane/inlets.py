@@ -209,7 +209,7 @@ class Inlets:
             opened.supplier,
             opened.subscriber,
             opened.recovers,
-            opened.behind,
+            opened.follows,
             opened.begins,
             opened.began,
         )

@@ -370,10 +370,10 @@ class Outlet:
         flow.ending = True
         self._queue(flow, FlowEnded(flow_id, flow.spec.inlet, finished, error))
 
-    def finish(self, flow_id: int, behind: Offsets) -> None:
+    def finish(self, flow_id: int, after: Offsets) -> None:
         """End a flow for good after these offsets: some of those events may be on their way
         here."""
-        self._finishing[flow_id] = behind
+        self._finishing[flow_id] = after
         self._finish()
 
     def end(
@@ -436,8 +436,8 @@ class Outlet:
         return (stream, count) if stream > last else (last, so_far + count)
 
     def _finish(self) -> None:
-        for flow_id, behind in list(self._finishing.items()):
-            if all(self.offsets.get(name, NOWHERE) >= at for name, at in behind.items()):
+        for flow_id, after in list(self._finishing.items()):
+            if all(self.offsets.get(name, NOWHERE) >= at for name, at in after.items()):
                 del self._finishing[flow_id]
                 self.end_flow(flow_id, finished=True)
 

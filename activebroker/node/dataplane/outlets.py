@@ -15,7 +15,7 @@ from activebroker.core.errors import ProtocolError
 from activebroker.matching import Chunk
 from activebroker.node.dataplane.outlet import Item, OutFlow, Outlet
 from activebroker.node.dataplane.plane import Arrival, Plane
-from activebroker.node.effects import OutletClosed, ResumeOutlet
+from activebroker.node.effects import EndSupplier, ResumeOutlet
 from activebroker.protocol.flows import (
     MOST_TO,
     Acknowledged,
@@ -31,7 +31,7 @@ from activebroker.protocol.specs import UNPLACED, FlowSpec, Offset, Offsets
 
 @dataclass(frozen=True, slots=True)
 class Succession:
-    """What the program's node before has left for the outlets; see `Departed`."""
+    """What the program's node before has left for the outlets; see `Legacy`."""
 
     subscribers: Mapping[str, Mapping[str, Offsets]]
     streams: Mapping[tuple[str, str], Offset]
@@ -86,7 +86,7 @@ class Outlets:
         if outlet.supplier is not None:
             outlet.end_stream(outlet.supplier)
         outlet.end(finished)
-        self._context.effects.append(OutletClosed(id, finished))
+        self._context.effects.append(EndSupplier(id, finished))
         self._plane.touch(id)
 
     def let_go(self, outlet: Outlet) -> None:
@@ -113,7 +113,7 @@ class Outlets:
             spec.supplier,
             spec.subscriber if tracks else "",
             (stage := self._plane.stages.get(spec.outlet)) is not None and stage.saving.recovers,
-            spec.behind,
+            spec.follows,
             None if outlet is None else outlet.begins,
             before.get(spec.supplier) if spec.supplier is not None else None,
             self._began(spec, before),
@@ -164,10 +164,10 @@ class Outlets:
         if (outlet := self._touched(outlet_id)) is not None:
             outlet.end_flow(flow_id)
 
-    def finish_flow(self, outlet_id: int, flow_id: int, behind: Offsets) -> None:
+    def finish_flow(self, outlet_id: int, flow_id: int, after: Offsets) -> None:
         """End a flow for good when its outlet has come to these offsets."""
         if (outlet := self._touched(outlet_id)) is not None:
-            outlet.finish(flow_id, behind)
+            outlet.finish(flow_id, after)
 
     def sent_to(self, outlet_id: int, subscriber: str) -> Offsets:
         """How far an outlet has given a subscriber events."""

@@ -234,11 +234,11 @@ class Stage:
         return RunStage(self.spec.id, idle=True)
 
     def change(
-        self, id: int, envelope: Envelope, behind: dict[int, Offsets], passed: Offsets
+        self, id: int, envelope: Envelope, after: dict[int, Offsets], passed: Offsets
     ) -> None:
         """Go on with another envelope after these events; see `ChangeStage`."""
-        others = (flow.id for flow in self.inlet.flows.values() if flow.outlet not in behind)
-        self.changing = Changing(id, envelope, behind, passed, frozenset(others), self._inbox)
+        others = (flow.id for flow in self.inlet.flows.values() if flow.outlet not in after)
+        self.changing = Changing(id, envelope, after, passed, frozenset(others), self._inbox)
 
     def keep(self, change: int) -> bool:
         """Do not carry out a change, after all. Returns whether the filter goes on as it was."""

@@ -7,7 +7,7 @@ from outside_for_tests import Fabric
 from picture_for_tests import LOW, Trade, envelope
 
 from activebroker.directory.parts import SUPPLIER, Next
-from activebroker.protocol.messages import CheckpointKept, CheckpointTaken
+from activebroker.protocol.messages import CheckpointStored, CheckpointTaken
 from activebroker.protocol.orders import ForgetSaved, ForgetSubscriber, SetPredicate
 from activebroker.protocol.specs import Checkpoint
 
@@ -36,14 +36,14 @@ def test_the_last_one_is_kept_and_its_node_told(bench: Bench) -> None:
     bench.taken(FIRST)
     bench.taken(SECOND)
     assert bench.late.checkpoint == SECOND and not bench.late.fresh
-    assert bench.told == [("b1", CheckpointKept(bench.trade.stage.id))] * 2
+    assert bench.told == [("b1", CheckpointStored(bench.trade.stage.id))] * 2
 
 
 def test_that_of_a_relay_is_kept(bench: Bench) -> None:
     relay = bench.trade.offload("b2")
     (id,) = relay.stages
     bench.checkpoints.taken(CheckpointTaken(relay.name, id, FIRST))
-    assert relay.checkpoint == FIRST and bench.told == [("b2", CheckpointKept(id))]
+    assert relay.checkpoint == FIRST and bench.told == [("b2", CheckpointStored(id))]
 
 
 def test_that_of_another_place_is_not(bench: Bench) -> None:

@@ -6,7 +6,7 @@ import pytest
 from whole_for_tests import SILENT, Whole
 
 from activebroker.core.errors import MoveFailed, NameTaken, Unreachable
-from activebroker.protocol.messages import CheckpointKept, CheckpointTaken, PeerSuspected
+from activebroker.protocol.messages import CheckpointStored, CheckpointTaken, PeerSuspected
 from activebroker.protocol.orders import Deploy, OpenFlow, ReportNode
 from activebroker.protocol.requests import (
     ClaimName,
@@ -141,7 +141,7 @@ def test_a_checkpoint_is_kept_and_its_node_told(bench: Whole) -> None:
     saved = Checkpoint({"A": b"1"}, {"A": (1, 7)}, {})
     id = bench.trade.stage.id
     bench.directory.told("b1", CheckpointTaken("x.Late", id, saved))
-    assert bench.late.checkpoint == saved and bench.told == [("b1", CheckpointKept(id))]
+    assert bench.late.checkpoint == saved and bench.told == [("b1", CheckpointStored(id))]
     bench.lose("b1")
     (spec,) = [body.stage for _, body in bench.asked if isinstance(body, Deploy)]
     assert spec.checkpoint == saved

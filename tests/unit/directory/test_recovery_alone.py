@@ -156,7 +156,7 @@ def test_a_relay_follows_what_its_supplier_gave_itself(bench: Bench) -> None:
     relay = bench.trade.offload("b1")
     assert bench.recover("b2", made=relay) == "b2"
     down = [body.spec for node, body in bench.asked if type(body) is OpenFlow and node == "b2"]
-    assert [(flow.subscriber, flow.behind) for flow in down] == [("x.Late", True)]
+    assert [(flow.subscriber, flow.follows) for flow in down] == [("x.Late", True)]
 
 
 def test_what_a_lost_filter_is_for_is_fed_from_the_checkpoint_of_that(bench: Bench) -> None:

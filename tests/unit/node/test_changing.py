@@ -21,8 +21,8 @@ FEEDING: dict[int, Any] = {90: {}}  # whatever it has sent has arrived
 NEXT = structs.replace(envelope(exact=False), name="Next")
 
 
-def changing(behind: dict[int, Any], *ending: int, waiting: Any = ()) -> Changing:
-    return Changing(7, NEXT, behind, {}, frozenset(ending), waiting)
+def changing(after: dict[int, Any], *ending: int, waiting: Any = ()) -> Changing:
+    return Changing(7, NEXT, after, {}, frozenset(ending), waiting)
 
 
 def inbox(**upto: Any) -> list[tuple[None, StreamEnded]]:

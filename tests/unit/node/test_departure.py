@@ -8,7 +8,7 @@ from chunks_for_tests import chunk, envelope
 from activebroker.directory.deaths import Budget
 from activebroker.events import TypeRegistry
 from activebroker.node.dataplane.stage import Stage
-from activebroker.node.effects import BatchPublished, Departed, TimerFired
+from activebroker.node.effects import BatchPublished, Legacy, TimerFired
 from activebroker.node.node import Node
 from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 
@@ -16,7 +16,7 @@ from activebroker.protocol.specs import FlowSpec, Member, StageSpec
 class Program:
     """A node with supplier A of channel x and, beside it, a filter whose consumer is elsewhere."""
 
-    def __init__(self, before: Departed, incarnation: int) -> None:
+    def __init__(self, before: Legacy, incarnation: int) -> None:
         me = Member("program", None, False, incarnation)
         self.node = Node(me, "hub", TypeRegistry(), Budget(), before)
         self.outlet = self.node.outlets.open(1, "x", "A")
@@ -47,12 +47,12 @@ class Program:
         self.acknowledge()
 
 
-def seqs(left: Departed) -> list[int]:
+def seqs(left: Legacy) -> list[int]:
     return [int(seq) for batch in left.unacknowledged_of("x", "A") for seq in batch.seqs]
 
 
 def test_what_a_filter_had_not_filtered_yet_is_for_the_next_one() -> None:
-    first = Program(Departed("", {"x.Even": {"inlet 9": {}}}), 1)
+    first = Program(Legacy("", {"x.Even": {"inlet 9": {}}}), 1)
     first.publish(0, 3)
     assert first.stage.queue_length == 3, "its consumer is awaited"
     left = first.node.departed("the fabric is lost")
@@ -67,7 +67,7 @@ def test_what_a_filter_had_not_filtered_yet_is_for_the_next_one() -> None:
 
 
 def test_what_it_had_filtered_is_not() -> None:
-    first = Program(Departed(""), 1)
+    first = Program(Legacy(""), 1)
     first.publish(0, 2)
     assert first.stage.outlet.emitted_events == 2
     first.stage.outlet.awaited["inlet 9"] = None  # from now on it waits
@@ -82,11 +82,11 @@ def test_what_it_had_filtered_is_not() -> None:
 @pytest.mark.parametrize("laid", [False, True])
 def test_what_two_in_succession_have_left(laid: bool) -> None:
     """The second was lost before it had everything, or before anything was laid there."""
-    first = Departed("a", {"x": {"inlet 9": {}}}, {}, {("x", "A"): (1, 3)}, {9: {"A": (1, 2)}})
-    first = first.then(Departed("b", filtered={"x.Even": {"A": (1, 1)}}))
+    first = Legacy("a", {"x": {"inlet 9": {}}}, {}, {("x", "A"): (1, 3)}, {9: {"A": (1, 2)}})
+    first = first.then(Legacy("b", filtered={"x.Even": {"A": (1, 1)}}))
     assert first.reason == "b" and first.filtered == {"x.Even": {"A": (1, 1)}}
     streams = {("x", "A"): (1, 5)} if laid else {}
-    both = first.then(Departed("c", {"x": {}}, streams=streams))
+    both = first.then(Legacy("c", {"x": {}}, streams=streams))
     assert both.subscribers == {"x": {"inlet 9": {}}}
     assert both.streams == {("x", "A"): (1, 5 if laid else 3)}
     assert both.received == {9: {"A": (1, 2)}} and both.filtered == first.filtered

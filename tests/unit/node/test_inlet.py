@@ -332,7 +332,7 @@ def test_a_flow_behind_follows_what_is_here_of_its_supplier() -> None:
     inlet.expect(11, "s", 101, "A")
     opened(inlet, 12, supplier="B")
     opened(inlet, 13)
-    inlet.opened(14, "s", 104, (), supplier="A", behind=True)
+    inlet.opened(14, "s", 104, (), supplier="A", follows=True)
     assert inlet.flows[14].after == {10, 11}
     inlet.arrived(14, chunk(3))
     opened(inlet, 11, supplier="A")
@@ -345,7 +345,7 @@ def test_a_flow_behind_does_not_wait_for_what_has_ended() -> None:
     inlet = Inlet(1)
     opened(inlet, 10, supplier="A")
     inlet.arrived(10, end(10))
-    inlet.opened(14, "s", 104, (), supplier="A", behind=True)
+    inlet.opened(14, "s", 104, (), supplier="A", follows=True)
     assert shown(inlet.arrived(14, chunk(3))) == [(14, [3])]
 
 

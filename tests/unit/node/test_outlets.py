@@ -10,7 +10,7 @@ from activebroker.core.errors import ProtocolError
 from activebroker.node.dataplane.outlet import WINDOW
 from activebroker.node.dataplane.outlets import Succession
 from activebroker.node.dataplane.plane import Arrival
-from activebroker.node.effects import OutletClosed, ResumeOutlet
+from activebroker.node.effects import EndSupplier, ResumeOutlet
 from activebroker.protocol.flows import (
     Acknowledged,
     CreditReturned,
@@ -105,7 +105,7 @@ def test_what_is_retained_goes_when_it_is_acknowledged(parts: Parts) -> None:
     parts.outlets.open_flow(flow(2, "east", recovers=True))
     parts.publish(1, first=0)
     parts.outlets.close(1, finished=False)
-    assert parts.context.effects == [OutletClosed(1, False)]
+    assert parts.context.effects == [EndSupplier(1, False)]
     parts.stages.go_on()
     assert 1 in parts.plane.outlets, "its last events are not acknowledged"
     parts.take()

@@ -26,16 +26,16 @@ from activebroker.node.effects import (
     CancelTimer,
     ChangeFilter,
     Deliver,
-    Departed,
+    Depart,
     DrainSupplier,
     Effect,
     EndSubscription,
+    EndSupplier,
     ForgetPeer,
     FrameArrived,
     Knock,
     LeaveFabric,
     LoadStage,
-    OutletClosed,
     Reply,
     RestoreStage,
     ResumeOutlet,
@@ -259,8 +259,8 @@ def test_for_each_effect_it_is_settled_what_its_failure_costs() -> None:
     for effect in stage.values():
         assert instead(effect, {}, Planted("planted"))
     node: set[type[Any]] = {
-        Transmit, ForgetPeer, Knock, EndSubscription, DrainSupplier, OutletClosed, ResumeOutlet,
-        UnloadStage, LeaveFabric, ShowFailures, Reply, SetTimer, CancelTimer, Departed,
+        Transmit, ForgetPeer, Knock, EndSubscription, DrainSupplier, EndSupplier, ResumeOutlet,
+        UnloadStage, LeaveFabric, ShowFailures, Reply, SetTimer, CancelTimer, Depart,
     }  # fmt: skip
     assert {*stage, LoadStage, Deliver, *node} == set(Effect.__args__)
     assert instead(CancelTimer("x"), {}, Planted()) is None

@@ -17,7 +17,7 @@ from activebroker.node.dataplane.inlet import Inlet
 from activebroker.node.dataplane.outlet import Outlet
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.dataplane.stages import Stages
-from activebroker.node.effects import Departed
+from activebroker.node.effects import Legacy
 from activebroker.node.node import Node
 from activebroker.protocol.flows import Acknowledged
 from activebroker.protocol.orders import Deploy
@@ -158,7 +158,7 @@ def _(original: Original) -> Original:
 
 
 @PLANTS.add(
-    "events that were not acknowledged are not published again", Departed, "unacknowledged_of"
+    "events that were not acknowledged are not published again", Legacy, "unacknowledged_of"
 )
 def _(original: Original) -> Original:
     return lambda self, channel, supplier: []
