@@ -55,6 +55,10 @@ def vary(scenario: Scenario) -> Scenario:
     rng = random.Random(f"edge {seed}")
     if rng.random() < 0.08:
         faults = (*faults, *at_the_edge(rng, options, steps))
+    rng = random.Random(f"leaving {seed}")
+    if rng.random() < 0.12 and not options.supervised:
+        more, departures = leaving(rng, options, steps)
+        steps, faults = _sorted(*steps, *more), (*faults, *departures)
     rng = random.Random(f"noticed {seed}")
     if rng.random() < 0.25:
         options = replace(options, noticed=rng.choice((0.001, 0.05, 0.3)))
@@ -175,6 +179,23 @@ def at_the_edge(rng: random.Random, options: Options, steps: tuple[Step, ...]) -
             yield Fault(at, "garble", host, seconds=seconds)
         else:
             yield Fault(at, "fail", host, other)
+
+
+def leaving(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> Drawn:
+    """Brokers leave while events flow through what they have, and some come back."""
+    pick, last = rng.choice, max(0.4, steps[-1].at)
+    found, faults = [], []
+    for _ in range(pick((1, 1, 2))):
+        broker, at = 1 + rng.randrange(options.brokers), rng.uniform(0.2, last + 0.5)
+        if rng.random() < 0.5:
+            found.append(Step(at * 0.6, "offload", 0, rng.randrange(64), place=broker))
+        for _ in range(pick((1, 2, 3))):
+            over = options.slowest * pick((2, 10, 20))
+            due = max(0.1, at + rng.uniform(-1.0, 2.0) * over)
+            number, size = rng.randrange(64), pick((1, 2, 4))
+            found.append(Step(due, "publish", 0, number, size, 0, pick((2, 6)), over))
+        faults.append(Fault(at, "leave", broker, seconds=pick((0.0, 0.05, 0.5, 12.0))))
+    return tuple(found), tuple(faults)
 
 
 def rejoining(rng: random.Random, scenario: Scenario) -> Scenario:

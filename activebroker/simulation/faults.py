@@ -7,6 +7,7 @@ from functools import partial
 
 from simpy.events import Event
 
+from activebroker.protocol.requests import Dismiss
 from activebroker.simulation import edge
 from activebroker.simulation.host import Host
 from activebroker.simulation.scenario import HUB, SHORT, Fault
@@ -84,7 +85,7 @@ class Faults:
             index = (index + 1) % len(names)
         name = names[index]
         host = world.hosts[name]
-        if not host.alive:
+        if not host.alive or (fault.do == "leave" and not self._can_leave(host)):
             return
         world.counts[f"fault {fault.do}"] += 1
         seconds = fault.seconds
@@ -95,6 +96,9 @@ class Faults:
                     world.soon(seconds, lambda _: world.start(name))
                 elif seconds > 0:
                     world.soon(seconds, lambda _: world.start_at_once(name))
+            case "leave":
+                world.leaving[name] = seconds
+                world.hosts[HUB].request(Dismiss(name))
             case "claim":
                 self._claim(host)
             case "fail":
@@ -129,6 +133,10 @@ class Faults:
                 world.cover("slow", name)
                 world.note("fault", name, f"slow for {seconds:g} s")
                 host.slow_until = max(host.slow_until, world.env.now + seconds)
+
+    def _can_leave(self, host: Host) -> bool:
+        busy = host.supplies or host.intakes or host.name in self._world.leaving
+        return host.member.is_broker and host.name != HUB and not busy
 
     def _cut(self, source: str, target: str, seconds: float) -> None:
         world = self._world

@@ -103,6 +103,10 @@ class Surroundings(Course, ABC):
         """A node has left behind all that it had."""
 
     @abstractmethod
+    def leave(self, host: Host) -> None:
+        """A broker was asked to leave."""
+
+    @abstractmethod
     def killed_by_filter(self, host: Host, channel: str) -> None:
         """A filter has killed the process that runs it."""
 
@@ -491,6 +495,7 @@ _PERFORM: dict[type, Callable[[Host, Any], None]] = {
     fx.SetTimer: Host._set_timer,
     fx.CancelTimer: Host._cancel_timer,
     fx.ShowFailures: Host._show_failures,
+    fx.LeaveFabric: lambda host, effect: host.world.leave(host),
     fx.ForgetPeer: Host._forget_peer,
     fx.Knock: lambda host, effect: None,  # who is cut off here is found by its silence
     fx.Depart: Host._depart,

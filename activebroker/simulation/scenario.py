@@ -41,7 +41,7 @@ Do = Literal[
     "close derived",
     "close root",
 ]
-FaultKind = Literal["crash", "pause", "cut", "slow", "claim", "garble", "fail"]
+FaultKind = Literal["crash", "pause", "cut", "slow", "claim", "garble", "fail", "leave"]
 FRAME_FAULTS = ("drop", "repeat", "delay", "overtake")  # what happens to single frames
 HOST_FAULTS = ("crash", "restart", "pause", "cut", "slow")
 FAULT_KINDS = (*FRAME_FAULTS, *HOST_FAULTS)
@@ -107,6 +107,9 @@ class Fault:
 
     A "garble" makes nonsense of all events that leave the host in those seconds. A "fail" lets the
     driver fail that is the next to carry out an effect of a kind, which `other` picks.
+
+    A "leave" lets a broker without users leave the fabric in good order; it starts anew as one that
+    has crashed does.
 
     A "claim" is of another process for the host's name: for as long as that answers, in vain.
 

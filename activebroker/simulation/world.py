@@ -11,7 +11,7 @@ from simpy.events import Event
 
 from activebroker.node import effects as fx
 from activebroker.node.effects import Legacy, PeerEnded
-from activebroker.protocol.requests import ClaimName, Join
+from activebroker.protocol.requests import ClaimName, Join, Leave
 from activebroker.protocol.specs import Member
 from activebroker.simulation import story
 from activebroker.simulation.host import NOTHING, Host, Surroundings
@@ -21,6 +21,7 @@ from activebroker.simulation.network import Network, calm
 from activebroker.simulation.scenario import HUB, Options
 from derivation.machine import Machine
 
+DRAINS = 1.0  # seconds, at most, until a process that has left ends
 AGAIN = 1.0  # seconds after which a process that was told that it is lost starts again
 
 
@@ -54,6 +55,7 @@ class World(Surroundings):
         self._killers: dict[str, None] = {}  # channels whose filters have killed their hosts
         self.network = Network(self, calm(options), self._arrive)  # calm until there are faults
         self._swapped: dict[tuple[str, int], None] = {}
+        self.leaving: dict[str, float] = {}  # brokers, and after how long each starts anew
         self.again: dict[str, None] = {}  # who starts anew when told that it is lost
         self.ended: list[Host] = []  # processes that ended when they were told that they are lost
         self.hosts: dict[str, Host] = {}
@@ -110,6 +112,23 @@ class World(Surroundings):
         self.end_process(host)
         if self.options.noticed:
             self.soon(self.options.noticed, lambda _: self._notice(host))
+
+    def leave(self, host: Host) -> None:
+        """A broker leaves in good order, and ends soon after the answer, if there is one."""
+        self.note("fault", host.name, "leaves")
+
+        def left(*_: object) -> None:
+            self.soon(self.random.uniform(0.0, DRAINS), lambda _: self._left(host))
+
+        host.request(Leave(host.name), left, left)
+
+    def _left(self, host: Host) -> None:
+        seconds = self.leaving.pop(host.name, 0.0)
+        if host.alive and self.hosts[host.name] is host:
+            self.deaths[host.name] = None
+            self.end_process(host)
+            if seconds:
+                self.soon(seconds, lambda _: self.start(host.name))
 
     def _notice(self, host: Host) -> None:
         """The directory sees that nobody listens there, at the moment in which it looks."""
