@@ -59,6 +59,8 @@ class Checkpoints:
         if moving is None and not made.recovers:
             waiting.clear()  # sent before the filter was lost with its suppliers again
         for stage, node in places.items():
+            if node not in self._context.members:
+                continue  # gone, or leaving: the filter goes on from the checkpoint before
             if (taken := waiting.pop(stage, None)) is not None:
                 # Each stage of a filter at its suppliers has a part of the checkpoint.
                 parts = [made.checkpoint] if made.checkpoint and len(places) > 1 else []

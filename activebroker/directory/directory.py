@@ -222,7 +222,10 @@ class Directory:
         return carry_out()
 
     def told(self, source: str, body: CheckpointTaken | OutletDrained | PeerSuspected) -> None:
-        """Take news from a node."""
+        """Take news from a node. One that has left goes on for a while, and its filters are
+        elsewhere by then."""
+        if source not in self.members:
+            return
         match body:
             case CheckpointTaken():
                 self._checkpoints.taken(body)

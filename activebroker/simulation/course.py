@@ -39,6 +39,7 @@ class Course:
         self.failing: list[type[fx.Effect]] = []  # of each, the next one fails, wherever that is
         self.refusing: set[str] = set()  # hosts that can load no filter
         self.deaths: dict[str, None] = {}  # names of hosts of which a process has died
+        self.leaving: dict[str, float] = {}  # brokers, and after how long each starts anew
         self.silence = Silence()
         self.record = record
         self.history: list[Happening] = []

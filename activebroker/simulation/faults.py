@@ -135,8 +135,8 @@ class Faults:
                 host.slow_until = max(host.slow_until, world.env.now + seconds)
 
     def _can_leave(self, host: Host) -> bool:
-        busy = host.supplies or host.intakes or host.name in self._world.leaving
-        return host.member.is_broker and host.name != HUB and not busy
+        idle = host.has_users and not host.busy
+        return host.member.is_broker and host.name != HUB and idle
 
     def _cut(self, source: str, target: str, seconds: float) -> None:
         world = self._world

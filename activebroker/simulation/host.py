@@ -149,6 +149,16 @@ class Host:
         self._waiting: list[tuple[int, fx.Input]] = []  # while it stands still; frames first
 
     @property
+    def has_users(self) -> bool:
+        """Whether users do things here: not in a broker that leaves."""
+        return self.joined and self.name not in self.world.leaving
+
+    @property
+    def busy(self) -> bool:
+        """Whether users have something here, or have asked for it."""
+        return bool(self.supplies or self.intakes or self._answers)
+
+    @property
     def may_be_lost(self) -> bool:
         """Whether it was silent, to somebody, for so long that it may be expelled."""
         return self.world.silence.excuses(self.name, self.born)

@@ -158,7 +158,7 @@ class Users:
 
     def do(self, step: Step, _: object = None) -> None:
         """Carry a step out; where what it needs is not there, nothing is done."""
-        host = _pick([host for host in self.world.alive() if host.joined], step.host)
+        host = _pick([host for host in self.world.alive() if host.has_users], step.host)
         if host is None or host.paused:
             return
         match step.do:

@@ -55,7 +55,6 @@ class World(Surroundings):
         self._killers: dict[str, None] = {}  # channels whose filters have killed their hosts
         self.network = Network(self, calm(options), self._arrive)  # calm until there are faults
         self._swapped: dict[tuple[str, int], None] = {}
-        self.leaving: dict[str, float] = {}  # brokers, and after how long each starts anew
         self.again: dict[str, None] = {}  # who starts anew when told that it is lost
         self.ended: list[Host] = []  # processes that ended when they were told that they are lost
         self.hosts: dict[str, Host] = {}
@@ -116,6 +115,7 @@ class World(Surroundings):
     def leave(self, host: Host) -> None:
         """A broker leaves in good order, and ends soon after the answer, if there is one."""
         self.note("fault", host.name, "leaves")
+        self.deaths[host.name] = None
 
         def left(*_: object) -> None:
             self.soon(self.random.uniform(0.0, DRAINS), lambda _: self._left(host))
@@ -125,7 +125,6 @@ class World(Surroundings):
     def _left(self, host: Host) -> None:
         seconds = self.leaving.pop(host.name, 0.0)
         if host.alive and self.hosts[host.name] is host:
-            self.deaths[host.name] = None
             self.end_process(host)
             if seconds:
                 self.soon(seconds, lambda _: self.start(host.name))

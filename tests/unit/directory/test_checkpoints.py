@@ -51,6 +51,14 @@ def test_that_of_another_place_is_not(bench: Bench) -> None:
     assert bench.late.checkpoint is None and bench.told == []
 
 
+def test_that_of_a_place_which_is_gone_or_leaves_is_not(bench: Bench) -> None:
+    """The filter may have begun at another place already, from the checkpoint before."""
+    bench.taken(FIRST)
+    del bench.members["b1"], bench.told[:]
+    bench.taken(SECOND)
+    assert bench.late.checkpoint == FIRST and bench.told == []
+
+
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "unknown"])
 def test_that_of_what_has_ended_is_not(bench: Bench, closed: bool) -> None:
     if closed:

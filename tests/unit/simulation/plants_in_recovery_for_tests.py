@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from planting_for_tests import Original, Plants
 
 from activebroker.directory.deaths import Record
+from activebroker.directory.directory import Directory
 from activebroker.directory.parts import Channel
 from activebroker.directory.recoveries import Recoveries
 from activebroker.directory.recovery import Recovery
@@ -21,7 +22,7 @@ from activebroker.node.effects import Legacy
 from activebroker.node.node import Node
 from activebroker.protocol.flows import Acknowledged
 from activebroker.protocol.orders import Deploy
-from activebroker.protocol.specs import Offsets
+from activebroker.protocol.specs import Member, Offsets
 
 PLANTS = Plants()
 
@@ -43,6 +44,19 @@ def _(original: Original) -> Original:
             )
 
     return pump
+
+
+@PLANTS.add("a checkpoint of a broker that leaves is accepted", Directory, "told")
+def _(original: Original) -> Original:
+    def told(self: Directory, source: str, body: Any) -> None:
+        left = source not in self.members
+        if left:
+            self.members[source] = Member(source, source, True, 0)
+        original(self, source, body)
+        if left:
+            del self.members[source]
+
+    return told
 
 
 @PLANTS.add("the retained events go with the flow that is lost", Outlet, "close")
