@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -33,7 +32,7 @@ from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.hosting import Host, leave
 from activebroker.fabric.program import Program
 from activebroker.fabric.rejoining import Rejoining
-from activebroker.fabric.spark_brokers import Invitation, SparkBrokers
+from activebroker.fabric.spark_brokers import SparkPlaces
 from activebroker.filters import Envelope
 from activebroker.protocol.messages import CallBody, FailuresReported
 from activebroker.protocol.requests import (
@@ -82,9 +81,7 @@ class Membership:
         self._open: dict[int, Closing] = {}
         self._inlets = itertools.count(secrets.randbits(60))
         self._names = itertools.count(1)
-        self._starting = threading.Lock()
-        self._on_spark: dict[SparkPlace, SparkBrokers | None] = {}
-        self._spark_names = itertools.count(1)
+        self._spark = SparkPlaces(self, host)
         self._closed = False
         self._rejoining: Rejoining | None = None
         try:
@@ -133,37 +130,10 @@ class Membership:
     # --- channels -----------------------------------------------------------------------------
 
     def place(self, at: str | SparkPlace) -> str:
-        """The name of a place. For Spark that is a broker in a task of its, which is started here;
-        or Spark itself, with a job for each micro-batch, where tasks cannot reach the fabric.
-
-        Raises as `SparkBrokers` does, but for Unreachable.
-        """
+        """The name of a place. On Spark that is a broker in a task, or "spark" with a job for each
+        micro-batch. Raises as `SparkPlaces.broker` does."""
         place = SparkPlace() if at == SPARK else at
-        if not isinstance(place, SparkPlace):
-            return place
-        if self.address is None or self._host.key is None:
-            return SPARK  # an embedded fabric has nothing that tasks could join
-        with self._starting:
-            if (brokers := self._on_spark.get(place)) is not None and not brokers.run:
-                del self._on_spark[place]
-                brokers.close()
-            if place not in self._on_spark:
-                self._on_spark[place] = self._start_on_spark(place, self.address, self._host.key)
-            brokers = self._on_spark[place]
-        return SPARK if brokers is None else brokers.next()
-
-    def _start_on_spark(self, place: SparkPlace, address: str, key: str) -> SparkBrokers | None:
-        names = [f"{self.node}-spark-{next(self._spark_names)}" for _ in range(place.tasks)]
-        try:
-            return SparkBrokers(place, [Invitation(name, address, key) for name in names], self)
-        except Unreachable as error:
-            log.warning(
-                "on Spark, filters run in a job for each micro-batch, since its tasks cannot join "
-                "the fabric at %s: %s",
-                address,
-                error,
-            )
-            return None
+        return self._spark.broker(place) or SPARK if isinstance(place, SparkPlace) else place
 
     def is_member(self, name: str) -> bool:
         return self._runtime.member(name) is not None
@@ -300,8 +270,7 @@ class Membership:
                     self._runtime.wait_drained(CLOSING, deadline())
                 else:
                     log.warning("closed %r though consumers had not taken everything", self.node)
-                for brokers in filter(None, self._on_spark.values()):
-                    brokers.close()
+                self._spark.close()
                 self._quietly(lambda: leave(self._runtime, time_left(CLOSING)))
         finally:
             self._closed = True

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from activebroker.core.errors import ActiveBrokerError, SparkUnavailable, Unreachable
+from activebroker.core.errors import ActiveBrokerError, Closed, SparkUnavailable, Unreachable
 from activebroker.fabric.closing import time_left
-from activebroker.fabric.hosting import local_host, serve, step_down
+from activebroker.fabric.hosting import Host, local_host, serve, step_down
 from activebroker.protocol.requests import Dismiss
 from activebroker.spark.gateway import ended, is_alive, is_remote
 from activebroker.spark.place import SparkPlace
@@ -53,24 +53,68 @@ class Invitation:
 class Joined(Protocol):
     """What brokers on Spark need of the process that starts them."""
 
+    @property
+    def node(self) -> str: ...
+
     def is_member(self, name: str) -> bool: ...
 
     def request(self, body: Dismiss, patience: float) -> object: ...
 
 
-class SparkBrokers:
-    """The brokers of a place. They run until `close`.
+class SparkPlaces:
+    """The places on Spark that a process uses, each with its brokers, until `close`."""
 
-    Raises Unreachable where tasks of this session cannot reach the fabric, SparkUnavailable where
-    Spark does not run them, and the errors of `serve` and of `activebroker.spark.session`.
-    """
+    def __init__(self, joined: Joined, host: Host) -> None:
+        self._joined = joined
+        self._host = host
+        self._lock = threading.Lock()
+        self._names = itertools.count(1)
+        self._brokers: dict[SparkPlace, _Brokers | None] = {}  # None: its tasks cannot join
+
+    def broker(self, place: SparkPlace) -> str | None:
+        """The name of a broker at this place, which is started if there is none yet. None where
+        tasks cannot join the fabric.
+
+        Raises SparkUnavailable where Spark does not run brokers, and the errors of `serve` and of
+        `activebroker.spark.session`.
+        """
+        with self._lock:
+            brokers = self._brokers.get(place)
+            if place not in self._brokers or (brokers is not None and not brokers.names):
+                brokers = self._brokers[place] = self._start(place)
+            return None if brokers is None else brokers.next()
+
+    def _start(self, place: SparkPlace) -> _Brokers | None:
+        address, key = self._host.address, self._host.key
+        if address is None or key is None:
+            return None  # an embedded fabric
+        names = [f"{self._joined.node}-spark-{next(self._names)}" for _ in range(place.tasks)]
+        try:
+            invitations = [Invitation(name, address, key) for name in names]
+            return _Brokers(place, invitations, self._joined)
+        except Unreachable as error:
+            log.warning(
+                "filters on Spark run in a job for each micro-batch, since tasks cannot join the "
+                "fabric at %s: %s",
+                *(address, error),
+            )
+            return None
+
+    def close(self) -> None:
+        for brokers in self._brokers.values():
+            if brokers is not None:
+                brokers.close()
+
+
+class _Brokers:
+    """The brokers of a place. They run until `close`."""
 
     def __init__(self, place: SparkPlace, invitations: list[Invitation], joined: Joined) -> None:
         self._joined = joined
         spark = session() if place.session is None else place.session
         _check(spark, place.tasks)
         self._brokers = [_Broker(each, spark) for each in invitations]
-        self._turns = itertools.cycle(each.name for each in invitations)
+        self._turns = itertools.count()
         try:
             self._await(time.monotonic() + START)
         except BaseException:
@@ -78,13 +122,14 @@ class SparkBrokers:
             raise
 
     @property
-    def run(self) -> bool:
-        """Whether all of them run, or will again."""
-        return all(each.failure is None for each in self._brokers)
+    def names(self) -> list[str]:
+        """Of those that were not stopped."""
+        return [each.name for each in self._brokers if each.failure is None]
 
     def next(self) -> str:
         """The name of the broker for the next filter: they take turns."""
-        return next(self._turns)
+        names = self.names or [each.name for each in self._brokers]
+        return names[next(self._turns) % len(names)]
 
     def close(self) -> None:
         """Let the brokers leave the fabric, and end their jobs."""
@@ -153,20 +198,20 @@ class _Broker:
             error = self._run()
             if self.closing.is_set():
                 return
-            if not self.has_served:
-                self.failure = error
+            if error is None or not self.has_served:
+                self.failure = error or Closed(f"Broker {self.name!r} was stopped.")
                 return
             if self._was_stopped():
                 log.warning("broker %r ends: its Spark session was stopped", self.name)
-                self.failure = SparkUnavailable("The Spark session was stopped.")
+                self.failure = error
                 return
             wait = FIRST_WAIT if time.monotonic() - began > LASTING else min(2 * wait, LONGEST_WAIT)
             log.warning("broker %r on Spark has ended, and is started again: %s", self.name, error)
             if self.closing.wait(wait):
                 return
 
-    def _run(self) -> ActiveBrokerError:
-        """Run the broker until it ends; return why it has."""
+    def _run(self) -> ActiveBrokerError | None:
+        """Run the broker until it ends. Return why it has; None if it was asked to leave."""
         try:
             if not is_alive(self._spark):
                 self._spark = session()
@@ -178,7 +223,7 @@ class _Broker:
                 task = partial(_host, invitation)
                 error: ActiveBrokerError | None
                 [error] = context.parallelize([self.has_served], 1).map(task).collect()
-                return error or Unreachable("It was dismissed.")
+                return error
             finally:
                 if is_alive(self._spark):
                     invitation.destroy()
@@ -193,7 +238,7 @@ class _Broker:
 
 
 def _host(invitation: Broadcast[Invitation], again: bool) -> ActiveBrokerError | None:
-    """In a task: run a broker until it is dismissed, or is in its fabric no more. Returns why."""
+    """In a task: run a broker until it is asked to leave; or return why it is in no fabric."""
     from pyspark import TaskContext
 
     name, address, key = (getattr(invitation.value, each) for each in ("name", "address", "key"))

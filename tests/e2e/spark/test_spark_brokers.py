@@ -51,6 +51,34 @@ def answer():
         say(json.dumps(said if isinstance(said, (str, int, list)) else None))
     fabric.close()
 """
+# Joins by an address that is closed then.
+FORWARDED = """
+import socket, threading
+from urllib.parse import urlsplit
+
+def pump(source, target):
+    while data := source.recv(1 << 16):
+        target.sendall(data)
+
+fabric.close()
+hub = urlsplit(sys.argv[1])
+door = socket.create_server(("127.0.0.1", 0))
+
+def forward():
+    try:
+        while True:
+            here, there = door.accept()[0], socket.create_connection((hub.hostname, hub.port))
+            for pair in ((here, there), (there, here)):
+                threading.Thread(target=pump, args=pair, daemon=True).start()
+    except OSError:  # it is closed
+        pass
+
+threading.Thread(target=forward, daemon=True).start()
+fabric = ab.connect(f"tcp://127.0.0.1:{door.getsockname()[1]}", name="driver")
+trades = fabric.channel("trades", Trade)
+door.shutdown(socket.SHUT_RDWR)
+door.close()
+"""
 OURS = "place = SparkPlace()"
 OWN = "place = SparkPlace(own({master!r}))"
 COUNTED = "counted = trades.derive(Count, at=place, name='counted')"
@@ -204,6 +232,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.timeout(900)  # for many rounds
 @pytest.mark.parametrize(("kill", "place"), KILLS)
 def test_kills_cost_no_event(
     kill: Callable[[Stage, Program], None], place: str, stage: Stage, request: pytest.FixtureRequest
@@ -261,20 +290,34 @@ def test_what_is_not_to_run_any_more(stage: Stage) -> None:
     subscription = stage.listen()
     with stage.trades.supplier("NYSE") as supplier, Feeding(supplier) as feeding:
         stage.wait_for_more()
-        stage.fabric.stop_broker(name)  # by any process; it is started again
-        until(lambda: name in stage.brokers())
-        assert stage.place() != name
+        stage.fabric.stop_broker(name)  # by any process
+        assert not stage.brokers() and stage.place() != name
         stage.wait_for_more()
-        assert ask(driver, "counted.move(place)") is None
+        assert ask(driver, "counted.move(place)") is None  # at a new one
+        (second,) = stage.brokers()
+        assert second != name and stage.place() == second
         stage.wait_for_more()
-        assert ask(driver, "stopped()") is None  # by the program: nothing is started again
+        assert ask(driver, "stopped()") is None  # by the program
         until(lambda: not stage.brokers())
         until(lambda: "its Spark session was stopped" in stage.log())
         stage.wait_for_more()
-        assert ask(driver, "counted.move(place)") is None  # or by this
-        (other,) = stage.brokers()
-        assert other != name and stage.place() == other
+        assert ask(driver, "counted.move(place)") is None
+        (third,) = stage.brokers()
+        assert third not in (name, second) and stage.place() == third
         stage.fabric.stop_broker("spare")  # an ordinary one
+        stage.wait_for_more()
+    stage.check(feeding.count)
+    subscription.close()
+
+
+@pytest.mark.table
+def test_where_tasks_cannot_join_a_job_runs_for_each_micro_batch(stage: Stage) -> None:
+    driver = stage.driver(FORWARDED, OURS, COUNTED, "say()")
+    driver.line()
+    assert "since tasks cannot join the fabric at tcp://127.0.0.1" in stage.log()
+    assert not stage.brokers() and stage.place() == "spark"
+    subscription = stage.listen()
+    with stage.trades.supplier("NYSE") as supplier, Feeding(supplier) as feeding:
         stage.wait_for_more()
     stage.check(feeding.count)
     subscription.close()
