@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -239,20 +240,25 @@ def test_kills_cost_no_event(
 ) -> None:
     driver = stage.driver(place, COUNTED, "say()")
     driver.line()
-    subscription, pauses = stage.listen(), []
+    subscription = stage.listen()
+    pauses: list[float] = []
+    returns: list[float] = []
     with stage.trades.supplier("NYSE") as supplier, Feeding(supplier) as feeding:
         for _ in range(max(1, request.config.getoption("rounds"))):
             assert stage.place() in stage.brokers()
+            began = time.monotonic()
             pauses.append(stage.pause_at(partial(kill, stage, driver)))
             if kill is kill_driver:
                 driver = stage.driver(place, "say()")
                 driver.line()
             else:
                 until(stage.brokers)
+            returns.append(time.monotonic() - began)
             assert ask(driver, "fabric.channel('counted').move(place)") is None
     stage.check(feeding.count)
     subscription.close()
-    print(f"pauses: median {sorted(pauses)[len(pauses) // 2]:.2f} s, worst {max(pauses):.2f} s")
+    for what, seconds in (("pauses", pauses), ("returns", returns)):
+        print(f"{what}: median {median(seconds):.2f} s, worst {max(seconds):.2f} s")
 
 
 def test_moves_to_and_from_spark(stage: Stage) -> None:
