@@ -227,7 +227,9 @@ LOCAL, CLUSTER = "local[2]", "local-cluster[1,2,1024]"
 KILLS = [
     pytest.param(kill_worker, OURS, id="worker"),
     pytest.param(kill_java, OURS, id="java", marks=pytest.mark.table),
-    pytest.param(kill_java, OWN.format(master=LOCAL), id="java of the program's"),
+    pytest.param(
+        kill_java, OWN.format(master=LOCAL), id="java of the program's", marks=pytest.mark.table
+    ),
     pytest.param(kill_executor, OWN.format(master=CLUSTER), id="executor", marks=pytest.mark.table),
     pytest.param(kill_driver, OURS, id="driver", marks=pytest.mark.table),
 ]
