@@ -91,12 +91,32 @@ class Recoveries:
             own = flow.outlet.node == node and self._graph.relay_at(flow.outlet) is None
             if own and supplier is not None and made is not None:
                 self._cut_off.append((now, made.name, supplier))
+        acquitted = self._tried_before(lost)
         for each in lost:
             stuck = yield from self._stuck(each)
-            self._records.setdefault(each.name, Record()).died(node, now, stuck)
-        filters = [each for each in lost if isinstance(each, Derived)]
+            record = self._records.setdefault(each.name, Record())
+            if each in acquitted:
+                record.placed = None
+            else:
+                record.died(node, now, stuck)
+        filters = [each for each in lost if isinstance(each, Derived) and each not in acquitted]
         found = [(self._records[each.name], inputs_of(each)) for each in filters]
         acquit(found, self._records.values(), self._budget, now)
+
+    def _tried_before(self, lost: list[Made]) -> list[Made]:
+        """The suspects that had been tried at their host, without its death, before another came
+        there to be tried: that one is the cause.
+
+        They may not have got further: a filter has to wait for subscribers that are lost as well.
+        """
+        tried: dict[str, float] = {}
+        for each in lost:
+            record = self._records.get(each.name, Record())
+            suspect = record.by_one_event(inputs_of(each)) >= self._budget.suspect
+            if suspect and record.placed is not None:
+                tried[each.name] = record.placed
+        last = max(tried.values(), default=0.0)
+        return [each for each in lost if tried.get(each.name, last) <= last - TRIAL]
 
     def recover(self, made: Made, also: Stages = ()) -> Change:
         """Let a filter or relay go on from its last checkpoint, now or later. Returns why it

@@ -55,6 +55,22 @@ def test_others_wait_while_a_suspect_is_tried(bench: Deaths) -> None:
     assert bench.place(other) == "b1"
 
 
+def test_who_was_tried_without_a_death_is_not_blamed_for_the_next_one(bench: Deaths) -> None:
+    """It may not have got further: it waits for a subscriber that is lost, too."""
+    other = two_filters(bench)
+    bench.dies("b1", back=False)
+    bench.recover(other)
+    bench.dies("b2", back=False)
+    bench.members["b1"] = bench.member("b1")  # the only one now
+    bench.time += 1.0
+    bench.recover()
+    bench.time += TRIAL
+    bench.recover(other)
+    assert (bench.place(), bench.place(other)) == ("b1", "b1")
+    assert bench.dies("b1") == "" and bench.recoveries._records[NAME].count == 2
+    assert "quarantine: 3 processes died with it" in bench.recover(other)
+
+
 def test_what_had_nothing_to_do_is_not_blamed(bench: Deaths) -> None:
     idle = two_filters(bench)
     idle.checkpoint = Checkpoint({}, {"A": (1, 100)}, {})
