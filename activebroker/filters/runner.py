@@ -49,9 +49,13 @@ class Failure(msgspec.Struct, frozen=True):
         seq: int = -1,
         content: str = "",
     ) -> Failure:
-        """What there is to say of an error."""
+        """What there is to say of an error. Its traceback begins in the user's code."""
         what = shortened(f"{type(error).__name__}: {error}")
-        trace = shortened("".join(traceback.format_exception(error)), 4 * TEXT)
+        first = error.__traceback__
+        while first is not None and first.tb_frame.f_code.co_filename == __file__:
+            first = first.tb_next
+        lines = traceback.format_exception(type(error), error, first or error.__traceback__)
+        trace = shortened("".join(lines), 4 * TEXT)
         return cls(channel, filter, supplier, seq, what, trace, content)
 
 

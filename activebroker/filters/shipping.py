@@ -1,4 +1,4 @@
-"""cloudpickle, with three rules of our own for classes.
+"""cloudpickle, with three rules of our own for classes, and one for code.
 
 *The user's own modules travel.* A broker has the installed packages, but not the script, module or
 notebook in which a filter and its helpers were written (`origins`); these are pickled by value.
@@ -10,6 +10,8 @@ replace its methods by copies: with other globals, and without a source to analy
 *A filter from a notebook or a shell is a copy everywhere*, as a function is: its globals are those
 of the moment at which it was derived, for which its predicate holds, also when a cell runs again.
 So is any filter in a process that did not define it.
+
+*Code keeps the name of its file*, which tracebacks show.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import sys
 import threading
 from collections import ChainMap
 from collections.abc import Iterable
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -30,6 +32,7 @@ from cloudpickle import cloudpickle as internals
 from activebroker.filters.origins import is_users_own
 from activebroker.filters.wrapped import REDUCERS, reduce_function
 
+_NO_FILE = "<dynamic-code>"  # what cloudpickle gives for the name of a file
 _lock = threading.Lock()  # which modules travel by value is a setting of the whole process
 _seen: tuple[ModuleType, ...] = ()  # all modules, when it was last looked which of them travel
 _travelling: list[ModuleType] = []
@@ -74,8 +77,15 @@ def loads(data: bytes, copied: type | None = None) -> Any:
     return _Unpickler(io.BytesIO(data), copied).load()
 
 
+def _reduce_code(code: CodeType) -> tuple[Any, ...]:
+    make, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return make, tuple(code.co_filename if each == _NO_FILE else each for each in arguments)
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    dispatch_table = ChainMap(REDUCERS, cloudpickle.Pickler.dispatch_table)
+    dispatch_table = ChainMap(
+        REDUCERS, {CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table
+    )
 
     def reducer_override(self, value: Any) -> Any:
         reduced = reduce_function(value) if isinstance(value, FunctionType) else None

@@ -26,7 +26,7 @@ from activebroker.spark.frame import (
 )
 from activebroker.spark.session import require_extra
 from activebroker.spark.streams import KEY, SKIP, Task
-from predicate_extract import Predicate
+from predicate_extract import Extraction, Predicate
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -102,7 +102,7 @@ def apply(
         # A null that must not be is no reason to keep the row from whoever refuses it.
         df = df.filter(reduce(or_, map(is_missing, nulls), functions.expr(where.keep)))
     if native:
-        return _raising(df, spec.name, extraction.predicate, where, type, nulls)
+        return _raising(df, extraction, where, type, nulls)
 
     stream: Column | None = None
     if supplier is not None:
@@ -142,8 +142,7 @@ def _where(predicate: Predicate, schema: pa.Schema) -> Where:
 
 def _raising(
     df: DataFrame,
-    name: str,
-    predicate: Predicate,
+    extraction: Extraction,
     where: Where,
     type: EventType,
     nulls: Iterable[Path],
@@ -157,20 +156,27 @@ def _raising(
     for path in nulls:
         df = df.filter(fails(is_missing(path), f.lit(refusal(type, path))))
     if where.raised is not None:
-        fields = dict.fromkeys(str(field.path[0]) for field in predicate.fields())
+        fields = dict.fromkeys(str(field.path[0]) for field in extraction.predicate.fields())
         row = f.to_json(f.struct(*map(column, fields)), {"ignoreNullFields": "false"})
-        text = f"Filter {name} raises{_as_in(predicate)} on the row "
-        df = df.filter(fails(f.expr(where.raised), f.lit(text), row))
+        missing = reduce(or_, (column(name).isNull() for name in fields), f.lit(False))
+        error = f.when(missing, _error(extraction, None)).otherwise(_error(extraction, 0))
+        code = f'File "{extraction.filename}", line {extraction.first_line}'
+        text = (f.lit(f"Filter {extraction.name} raises"), error, f.lit(" on the row "), row)
+        df = df.filter(fails(f.expr(where.raised), *text, f.lit(f", {code}")))
     return df
 
 
-def _as_in(predicate: Predicate) -> str:
-    """What Python says of a comparison, where the fields are None."""
+def _error(extraction: Extraction, value: Literal[0] | None) -> str:
+    """What Python says where fields are None, or are numbers that are zero."""
+    told = ZeroDivisionError if value == 0 else TypeError
     try:
-        predicate.holds(lambda field: None)
-    except Exception as error:  # noqa: BLE001 - only what the filter itself would raise is told
-        if "not supported between instances of" in str(error):
-            return f" ({type(error).__name__}: {error})"
+        extraction.predicate.holds(lambda field: value)
+    except told as error:
+        # Only what the filter itself would raise is told.
+        if value == 0 or "not supported between instances of" in str(error):
+            return f" {told.__name__}: {error}"
+    except Exception:  # noqa: BLE001 - whatever a predicate raises on what is no row
+        pass
     return ""
 
 

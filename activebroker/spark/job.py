@@ -123,6 +123,17 @@ def _messages(result: RunResult) -> list[Message]:
     return [*messages, Stopped()] if result.stopped else messages
 
 
+def reason(error: Exception) -> str:
+    """The line of a job's error that says what it was."""
+    from pyspark.errors import PythonException
+
+    lines = str(error).splitlines() or [""]
+    if not isinstance(error, PythonException):
+        return f"{type(error).__name__}: {lines[0]}"
+    frames = [number for number, line in enumerate(lines) if line.startswith("  ")]
+    return next(iter(lines[frames[-1] + 1 if frames else 1 :]), lines[0])
+
+
 # A worker process serves many jobs, one after the other; what they share is made once.
 
 

@@ -28,7 +28,16 @@ from activebroker.filters import (
 )
 from activebroker.matching import parse
 from activebroker.spark.gateway import ended, is_alive, is_remote
-from activebroker.spark.job import RESULT, Forwarded, Job, Lost, Message, State, Stopped
+from activebroker.spark.job import (
+    RESULT,
+    Forwarded,
+    Job,
+    Lost,
+    Message,
+    State,
+    Stopped,
+    reason,
+)
 from activebroker.spark.rows import TASK, Layout
 from activebroker.spark.session import require, session
 
@@ -237,7 +246,7 @@ class SparkRunner:
     def _lose(self, batches: list[Batch], error: Exception, result: RunResult) -> None:
         """The job failed as a whole: none of its events went through the filter."""
         text = str(error)
-        summary = f"Spark job failed: {type(error).__name__}: {text.partition(chr(10))[0]}"
+        summary = f"Spark job failed: {reason(error)}"
         for batch in batches:
             result.failures += [
                 Failure(self._channel, self._envelope.name, batch.supplier, seq, summary, text)

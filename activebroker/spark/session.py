@@ -42,6 +42,13 @@ _LOGGING = """\
 rootLogger.level = error
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = error
+# What fails is raised where it was asked for.
+logger.task.name = org.apache.spark.executor.Executor
+logger.task.level = off
+logger.job.name = org.apache.spark.scheduler.TaskSetManager
+logger.job.level = off
+logger.write.name = org.apache.spark.sql.execution.datasources.v2
+logger.write.level = off
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, make_dataclass
 from itertools import pairwise
@@ -12,7 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from activebroker.core.errors import EventRefused, FilterStopped, InvalidFilter
+from activebroker.core.errors import (
+    ActiveBrokerError,
+    EventRefused,
+    FilterStopped,
+    InvalidFilter,
+    shortened,
+)
 from activebroker.events import EventType, from_table
 from activebroker.events.columns.records import Record
 from activebroker.filters import Envelope, Failure, FilterRunner, Payload, RunResult, unpack
@@ -126,7 +133,7 @@ class _Streams:
                 row = self._seq + int(missing.argmax())
                 text = f"DataFrame, row {row}, {refusal(self._type, path)}"
                 if not self._task.skip:
-                    raise EventRefused(f"{text}. {SKIP}")
+                    raise alone(EventRefused(f"{text}. {SKIP}"))
         if not bad.any():
             return np.arange(rows.num_rows), rows
         self._lose(int(bad.sum()), text)
@@ -145,17 +152,29 @@ class _Streams:
         if result.failures:
             first: Failure = result.failures[0]
             whose = repr(first.supplier) if first.supplier else "its partition"
-            text = f"event {first.seq} of {whose}:\n{first.traceback}"
+            where = f"on row {first.seq}" if first.seq >= 0 else "in a hook"
+            row = first.content and f": {first.content}"
+            text = f"{shortened(first.error, 500)}, {where} of {whose}{row}\n{first.traceback}"
             if not self._task.skip:
-                raise FilterStopped(f"Filter {first.filter} raised on {text}\n{SKIP}")
+                raise alone(FilterStopped(f"Filter {first.filter} raised {text}{SKIP}"))
             self._lose(len(result.failures), text)
         return result
 
     def _lose(self, count: int, first: str) -> None:
         name = self._task.envelope.name
-        log.warning("filter %s lost %d events, the first being %s", name, count, first)
+        log.warning("filter %s lost %d events, the first by %s", name, count, first)
         if self._task.lost is not None:
             self._task.lost.add(count)
+
+
+def alone(error: ActiveBrokerError) -> ActiveBrokerError:
+    """An error whose text says all: a Spark worker, which it ends, is to show it without the frames
+    of Spark and of this package."""
+    from pyspark import TaskContext
+
+    if TaskContext.get() is not None:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+    return error
 
 
 def _view(type: EventType, names: tuple[str, ...]) -> EventType:

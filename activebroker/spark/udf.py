@@ -11,7 +11,7 @@ from activebroker.core.errors import InvalidFilter
 from activebroker.events import EventType
 from activebroker.filters import FilterSpec, analyse, pack
 from activebroker.spark.session import require_extra
-from activebroker.spark.streams import KEY, Task
+from activebroker.spark.streams import KEY, Task, alone
 
 if TYPE_CHECKING:
     from pyspark.sql.udf import UserDefinedFunction
@@ -49,9 +49,18 @@ def udf(
     )
     task = Task(envelope, names, required, skip=on_error == "skip", lost=None)
 
-    def mask(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        columns: Iterator[Any] = (b if isinstance(b, tuple) else (b,) for b in batches)
-        return task.mask((pa.nulls(len(some[0]), pa.string()), *some) for some in columns)
+    name = spec.name  # spec itself must not travel: it is of modules that executors lack
 
-    mask.__name__ = spec.name
+    def columns(batches: Iterator[Any]) -> Iterator[tuple[pa.Array, ...]]:
+        for batch in batches:
+            given = batch if isinstance(batch, tuple) else (batch,)
+            if len(given) != len(names):
+                wanted = f"{name}({', '.join(names)})"
+                raise alone(InvalidFilter(f"{wanted} was called with {len(given)} arguments."))
+            yield (pa.nulls(len(given[0]), pa.string()), *given)
+
+    def mask(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        return task.mask(columns(batches))
+
+    mask.__name__ = name
     return f.arrow_udf(mask, "boolean")

@@ -240,7 +240,9 @@ def test_executors_refuse_a_wrong_signature() -> None:
     envelope = pack(spec, type, analyse(spec, type), key=b"another key")
     spark = SparkRunner(plain._payload, envelope, channel="derived", key=KEY)
     result = spark.run(make_items(0))
-    assert PayloadRefused.__name__ in result.failures[0].traceback
+    assert result.failures[0].error.startswith(
+        f"Spark job failed: {PayloadRefused.__module__}.{PayloadRefused.__name__}: "
+    )
 
 
 def test_nothing_to_do() -> None:
