@@ -124,7 +124,8 @@ class JavaNotFound(ActiveBrokerError, RuntimeError):
 
 
 class SparkUnavailable(ActiveBrokerError, RuntimeError):
-    """No Spark session can be started, or a job has lost every session that it got."""
+    """No Spark session can be started, its executors cannot run filters, or a job has lost every
+    session that it got."""
 
 
 class ProtocolError(ActiveBrokerError):

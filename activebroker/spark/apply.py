@@ -14,6 +14,7 @@ from activebroker.core.errors import InvalidFilter, UnknownField
 from activebroker.events import EventType
 from activebroker.filters import FilterSpec, analyse, pack
 from activebroker.spark.columns import readable
+from activebroker.spark.executors import check
 from activebroker.spark.frame import (
     Frame,
     Path,
@@ -67,7 +68,9 @@ def apply(
     counted in `lost`.
 
     Raises EventTypeError, EventRefused, UnknownField or InvalidFilter at once, where columns, event
-    type and filter do not fit together; MissingExtra without the extra.
+    type and filter do not fit together; MissingExtra without the extra. On a cluster, the first
+    call for which Python has to run asks the executors, and raises SparkUnavailable if filters
+    cannot run there.
     """
     if on_error not in ("raise", "skip"):
         raise InvalidFilter(f'on_error: expected "raise" or "skip", got {on_error!r}.')
@@ -104,6 +107,7 @@ def apply(
     if native:
         return _raising(df, extraction, where, type, nulls)
 
+    check(df.sparkSession)
     stream: Column | None = None
     if supplier is not None:
         stream = _texts(df, supplier)

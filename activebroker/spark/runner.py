@@ -27,6 +27,7 @@ from activebroker.filters import (
     RunResult,
 )
 from activebroker.matching import parse
+from activebroker.spark.executors import check
 from activebroker.spark.gateway import ended, is_alive, is_remote
 from activebroker.spark.job import (
     RESULT,
@@ -136,6 +137,7 @@ class SparkRunner:
     def _session(self) -> SparkSession:
         if self._spark is None or ended() is not None:
             self._spark = spark = session()
+            check(spark)
             self._parallelism = _parallelism(spark)
             self._trigger = _trigger(spark)
             self._column = _column(self._envelope, self._payload.input)

@@ -10,6 +10,8 @@ import pyarrow as pa
 from activebroker.core.errors import InvalidFilter
 from activebroker.events import EventType
 from activebroker.filters import FilterSpec, analyse, pack
+from activebroker.spark.executors import check
+from activebroker.spark.gateway import find
 from activebroker.spark.session import require_extra
 from activebroker.spark.streams import KEY, Task, alone
 
@@ -28,7 +30,8 @@ def udf(
     should reach the source of the rows, use `apply`.
 
     Raises InvalidFilter for a filter that remembers events, or forwards others than it is given:
-    SQL evaluates a condition on rows in any order. Raises EventTypeError and UnknownField.
+    SQL evaluates a condition on rows in any order. Raises EventTypeError and UnknownField;
+    SparkUnavailable, if the session that there is has executors on which filters cannot run.
     """
     require_extra()
     from pyspark.sql import functions as f
@@ -42,6 +45,8 @@ def udf(
             f"Filter {spec.name} may remember events, or forward others than it is given: it is no "
             "condition on single rows. Use apply, with order_by= and supplier=."
         )
+    if (active := find()) is not None:
+        check(active)
     every = tuple(type.schema.names)
     names = every if envelope.reads is None else envelope.reads or every[:1]
     required = tuple(

@@ -134,7 +134,8 @@ def test_null_and_an_empty_text_are_two_streams(size: int) -> None:
 def test_an_error_is_raised_or_counted(caplog: pytest.LogCaptureFixture) -> None:
     text = (
         r"Filter Inverse raised ZeroDivisionError: .*, on row 1 of 'b': "
-        r"Tick\(number=0, name='x'\)\nTraceback.*\n  File .*test_spark_streams\.py.* in enqueue\n[^§]*on_error="
+        r"Tick\(number=0, name='x'\)\nTraceback.*\n"
+        r"  File .*test_spark_streams\.py.* in enqueue\n[^§]*on_error="
     )
     with pytest.raises(FilterStopped, match=text):
         masked(task(Inverse))
