@@ -232,10 +232,6 @@ def _defaults(folder: Path) -> dict[str, str]:
         f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
         f'"-Djava.io.tmpdir={folder.as_posix()}"',  # or what it leaves when it is killed would stay
     ]
-    if local:
-        # The heavy part runs in Python: optimising Java for long runs, or collecting its garbage
-        # on all cores, takes more from the machine than it gives.
-        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -244,9 +240,6 @@ def _defaults(folder: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "4",
-        # Planning again between the stages of a job costs more than our small jobs take.
-        "spark.sql.adaptive.enabled": "false",
         # Making a note of where each column was written takes longer than making the column.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.master": master or "local[2]",
