@@ -22,7 +22,9 @@ from activebroker.core.errors import ActiveBrokerError, Closed, SparkUnavailable
 from activebroker.fabric.closing import time_left
 from activebroker.fabric.hosting import Host, local_host, serve, step_down
 from activebroker.protocol.requests import Dismiss
+from activebroker.spark.executors import check
 from activebroker.spark.gateway import ended, is_alive, is_remote
+from activebroker.spark.job import reason
 from activebroker.spark.place import SparkPlace
 from activebroker.spark.session import session
 
@@ -230,7 +232,7 @@ class _Broker:
         except ActiveBrokerError as error:
             return error
         except Exception as error:  # noqa: BLE001 - of Spark, or of the connection to it
-            return _explained(error)
+            return SparkUnavailable(f"Spark could not run a broker: {reason(error)}")
 
     def _was_stopped(self) -> bool:
         """Whether the program has stopped the session. (One that was lost is replaced.)"""
@@ -270,6 +272,7 @@ def _host(invitation: Broadcast[Invitation], again: bool) -> ActiveBrokerError |
 def _check(spark: SparkSession, tasks: int) -> None:
     if is_remote(spark):
         raise Unreachable("Spark Connect has no way to hand a broker the fabric's key in secret.")
+    check(spark)
     context = spark.sparkContext
     slots = context.defaultParallelism
     if not re.fullmatch(r"local(\[.*\])?", context.master):
@@ -285,15 +288,3 @@ def _check(spark: SparkSession, tasks: int) -> None:
             slots,
             context.master,
         )
-
-
-def _explained(error: Exception) -> ActiveBrokerError:
-    text = str(error)
-    if "No module named 'activebroker'" in text:
-        return SparkUnavailable(
-            "Spark's executors have no activebroker. Install the same version there, in the Python "
-            "that `spark.pyspark.python` names."
-        )
-    return SparkUnavailable(
-        f"Spark could not run a broker: {type(error).__name__}: {text.partition(chr(10))[0]}"
-    )
