@@ -81,10 +81,14 @@ class SparkPlaces:
         `activebroker.spark.session`.
         """
         with self._lock:
-            brokers = self._brokers.get(place)
-            if place not in self._brokers or (brokers is not None and not brokers.names):
+            if place not in self._brokers:
+                self._brokers[place] = self._start(place)
+            if (brokers := self._brokers[place]) is None:
+                return None
+            if (name := brokers.next()) is None:  # all were stopped
                 brokers = self._brokers[place] = self._start(place)
-            return None if brokers is None else brokers.next()
+                name = None if brokers is None else brokers.next()
+            return name
 
     def _start(self, place: SparkPlace) -> _Brokers | None:
         address, key = self._host.address, self._host.key
@@ -116,22 +120,20 @@ class _Brokers:
         spark = session() if place.session is None else place.session
         _check(spark, place.tasks)
         self._brokers = [_Broker(each, spark) for each in invitations]
-        self._turns = itertools.count()
+        self._turns = itertools.cycle(self._brokers)
         try:
-            self._await(time.monotonic() + START)
+            for each in self._brokers:
+                if not self._is_there(each):
+                    raise each.failure or Unreachable(f"{each.name!r} has ended.")
+                each.has_served = True
         except BaseException:
             self.close()
             raise
 
-    @property
-    def names(self) -> list[str]:
-        """Of those that were not stopped."""
-        return [each.name for each in self._brokers if each.failure is None]
-
-    def next(self) -> str:
-        """The name of the broker for the next filter: they take turns."""
-        names = self.names or [each.name for each in self._brokers]
-        return names[next(self._turns) % len(names)]
+    def next(self) -> str | None:
+        """The name of the broker for the next filter: they take turns. None if all were stopped."""
+        turn = itertools.islice(self._turns, len(self._brokers))
+        return next((each.name for each in turn if self._is_there(each)), None)
 
     def close(self) -> None:
         """Let the brokers leave the fabric, and end their jobs."""
@@ -146,19 +148,20 @@ class _Brokers:
         for each in self._brokers:
             each.end(time_left(STOP))
 
-    def _await(self, until: float) -> None:
-        for each in self._brokers:
-            while not self._joined.is_member(each.name):
-                if each.failure is not None:
-                    raise each.failure
-                if time.monotonic() > until:
-                    raise SparkUnavailable(
-                        f"Spark has not started a task for broker {each.name!r} within {START:g} s:"
-                        " other jobs may have all slots of the application. Try again later, or "
-                        "with fewer `tasks`."
-                    )
-                time.sleep(LOOK_UP / 10)
-            each.has_served = True
+    def _is_there(self, broker: _Broker) -> bool:
+        """Wait until a broker has joined, for the first time or again; False if it will not."""
+        until = time.monotonic() + START
+        while not self._joined.is_member(broker.name):
+            if broker.failure is not None:
+                return False
+            if time.monotonic() > until:
+                raise SparkUnavailable(
+                    f"Spark has not started a task for broker {broker.name!r} within {START:g} s: "
+                    "other jobs may have all slots of the application. Try again later, or with "
+                    "fewer `tasks`."
+                )
+            time.sleep(LOOK_UP / 10)
+        return True
 
 
 class _Broker:

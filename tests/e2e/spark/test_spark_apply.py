@@ -173,7 +173,8 @@ def test_an_error_fails_the_job_or_is_counted(spark: Any, ticks: Any) -> None:
     from pyspark.errors import PythonException, SparkRuntimeException
 
     with pytest.raises(
-        SparkRuntimeException, match=r'Filter Inverse raises on the row {"number":0'
+        SparkRuntimeException,
+        match=r'Filter Inverse raises ZeroDivisionError: division by zero on the row {"number":0',
     ):
         apply(ticks, Inverse).toArrow()
     with pytest.raises(PythonException, match=r"Filter Opaque raised[^§]*ZeroDivisionError"):

@@ -11,7 +11,7 @@ import pytest
 
 from activebroker.spark import java_home
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.table, pytest.mark.timeout(600)]
 
 PROGRAM = """
 import json, os, sys
