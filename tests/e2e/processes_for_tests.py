@@ -70,6 +70,7 @@ class Programs:
         listen: str = "tcp://127.0.0.1:*",
         replace: bool = False,
         log: Path | None = None,
+        options: Sequence[str] = (),
     ) -> tuple[Program, str]:
         """Start a broker, which may open so many `files`, and logs to `log`, or where `finish`
         finds it; return it and its address."""
@@ -77,6 +78,7 @@ class Programs:
         arguments = ["broker", "--listen", listen, "--name", name]
         limit = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files)] if files else []
         arguments += [*(["--join", join] if join else []), *(["--replace"] if replace else [])]
+        arguments += options
         program = self._start(*limit, command, *arguments, log=log)
         found = re.search(r"tcp://127\.0\.0\.1:\d+", program.line())
         assert found, log and log.read_text()[-2000:]

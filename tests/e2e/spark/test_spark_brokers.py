@@ -26,6 +26,8 @@ from activebroker.core.errors import UnknownPlace
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # slow on a busy machine
 
 KEY = ab.generate_key()
+# A filter whose host dies again and again is not the cause here.
+PATIENT = ["--deaths-in-a-minute", "1000", "--deaths-by-one-event", "1000"]
 DRIVER = """
 import logging
 from activebroker.spark import SparkPlace
@@ -120,7 +122,7 @@ class Stage:
 
     def __init__(self, programs: Programs, folder: Path) -> None:
         self._programs, self._log = programs, folder / "driver.log"
-        _, self.address = programs.broker("hub")
+        _, self.address = programs.broker("hub", options=PATIENT)
         programs.broker("spare", self.address)
         self.fabric = ab.connect(self.address, KEY, name="here")
         self.trades = self.fabric.channel("trades", Trade)
