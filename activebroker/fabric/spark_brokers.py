@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 START = 60.0  # seconds for Spark to start a task, and for its broker to join
 LOOK_UP = 0.1  # seconds, at most, until a broker sees that it has to end
 STOP = 5.0  # seconds for a broker to end by itself
-FIRST_WAIT, LONGEST_WAIT = 0.1, 30.0  # seconds between jobs that fail; each is twice the one before
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between jobs that fail; each is twice the one before
 LASTING = 60.0  # seconds after which a job that fails is none of these
 
 
