@@ -23,7 +23,7 @@ from activebroker.fabric.closing import time_left
 from activebroker.fabric.hosting import Host, local_host, serve, step_down
 from activebroker.protocol.requests import Dismiss
 from activebroker.spark.executors import check
-from activebroker.spark.gateway import ended, is_alive, is_remote
+from activebroker.spark.gateway import await_end, ended, is_alive, is_remote
 from activebroker.spark.job import reason
 from activebroker.spark.place import SparkPlace
 from activebroker.spark.session import session
@@ -239,6 +239,9 @@ class _Broker:
 
     def _was_stopped(self) -> bool:
         """Whether the program has stopped the session. (One that was lost is replaced.)"""
+        if is_alive(self._spark):
+            return False
+        await_end()  # jobs fail before `stop` is done
         return ended() is None and self._spark.sparkContext._jsc is None
 
 

@@ -171,7 +171,8 @@ def silences(scenario: Scenario) -> list[Fault]:
 
 
 def test_the_mix_is_that_of_the_docs() -> None:
-    assert 0.2 < share(lambda each: not each.faults) < 0.35
+    assert 0.15 < share(lambda each: not each.faults) < 0.25
+    assert 0.08 < share(lambda each: any(f.do == "leave" for f in each.faults)) < 0.14
     assert 0.2 < share(lambda each: bool(crashes(each))) < 0.35
     assert 0.05 < share(lambda each: len(crashes(each)) > 1) < 0.2
     firm = [each for each in drawn() if not each.options.rejoining]
