@@ -171,6 +171,12 @@ class Batch:
             return self.slice(0, 0)
         return Batch(self.supplier, self.type, self.columns.filter(pa.array(mask)))
 
+    def take(self, rows: list[int]) -> Batch:
+        """Return these rows, which are given in order and once each."""
+        if len(rows) == self.num_rows:
+            return self
+        return Batch(self.supplier, self.type, self.columns.take(pa.array(rows, pa.int64())))
+
     def as_type(self, type: EventType) -> Batch:
         """Return the same events as instances of another class with the same fields."""
         return Batch(self.supplier, type, self.columns)

@@ -206,9 +206,7 @@ class FilterRunner:
                 if result.stopped:
                     break
         if kept:
-            mask = np.zeros(len(batch), np.bool_)
-            mask[kept] = True
-            result.batches.append(batch.filter(mask))
+            result.batches.append(batch.take(kept))
 
     def _ask(
         self,
@@ -218,15 +216,18 @@ class FilterRunner:
         result: RunResult,
     ) -> None:
         """Forward the events, as they came, for which a plain function is true."""
-        wanted: list[bool] = []
-        for event in events:
+        kept: list[int] = []
+        for row, event in enumerate(events):
             try:
-                wanted.append(truth(function(event.content)))
+                answer = function(event.content)
+                if answer is True or (answer is not False and truth(answer)):
+                    kept.append(row)
             except BaseException as error:  # noqa: BLE001 - as above
-                wanted.append(False)
                 self._fail(result, error, batch.supplier, event.seq, sketch(event.content))
-        if any(wanted):
-            result.batches.append(batch.filter(np.array(wanted)))
+                if result.stopped:
+                    break
+        if kept:
+            result.batches.append(batch.take(kept))
 
     def _read(self, batch: Batch, result: RunResult) -> tuple[Batch, list[Event]]:
         """The events that can be decoded here, as a batch and as objects; the others are lost."""

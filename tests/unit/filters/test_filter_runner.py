@@ -20,7 +20,7 @@ from running_for_tests import (
     trades,
 )
 
-from activebroker.events import Event, EventType
+from activebroker.events import Batch, Event, EventType
 from activebroker.filters import (
     Envelope,
     FIFOFilter,
@@ -195,8 +195,21 @@ def test_sys_exit_in_a_filter_is_survived() -> None:
     assert (seqs(result), lost(result)) == ([1], [("NYSE", 0)])
 
 
-def test_the_policy_stop_ends_at_the_event_and_delivers_what_came_before() -> None:
-    result = runner(Fragile, stop=True).run([trades(1, 2, -3, 4), trades(5, first=4)])
+def fragile(trade: Trade) -> bool:
+    if trade.price < 0:
+        raise ValueError(trade.price)
+    return True
+
+
+@pytest.mark.parametrize("given", [Fragile, fragile])
+@pytest.mark.parametrize("cls", [Trade, object])
+def test_the_policy_stop_ends_at_the_event_and_delivers_what_came_before(
+    given: object, cls: type
+) -> None:
+    def trades(*prices: float, first: int = 0) -> Batch:
+        return batch(*(Trade("IBM", price) for price in prices), first=first, cls=cls)
+
+    result = runner(given, cls, stop=True).run([trades(1, 2, -3, 4), trades(5, first=4)])
     assert result.stopped
     assert (seqs(result), lost(result)) == ([0, 1], [("NYSE", 2)])
 
