@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -79,8 +79,11 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     as_sql: Annotated[
         bool,
-        typer.Option("--sql", help="Print WHERE clauses for DuckDB; needs --type and extra 'sql'."),
+        typer.Option("--sql", help="Print WHERE clauses; needs --type and the extra 'sql'."),
     ] = False,
+    dialect: Annotated[
+        Literal["duckdb", "spark"], typer.Option(help="The database that --sql writes for.")
+    ] = "duckdb",
 ) -> None:
     """Show the predicate found in a filter, and the lines that weaken it; or where a filter runs.
 
@@ -111,7 +114,7 @@ def explain(
         return
     if as_sql:
         for extraction in extractions:
-            typer.echo(_where(extraction, input_type))
+            typer.echo(_where(extraction, input_type, dialect))
         return
     out = console()
     for extraction in extractions:
@@ -139,12 +142,12 @@ def _type(target: str) -> EventType:
     return EventType.of(found)
 
 
-def _where(extraction: Extraction, input_type: EventType) -> str:
+def _where(extraction: Extraction, input_type: EventType, dialect: str) -> str:
     try:
         from predicate_extract.backends.sql import to_sql
     except ImportError as error:
         raise MissingExtra(f"Writing SQL needs SQLGlot. {with_extra('sql')}") from error
-    text, exact = to_sql(extraction.predicate, input_type.schema)
+    text, exact = to_sql(extraction.predicate, input_type.schema, dialect)
     kept = "what it forwards" if exact and extraction.exact else "what it forwards, and maybe more"
     return f"-- {extraction.name}: {kept}\nWHERE {text or 'TRUE'}"
 

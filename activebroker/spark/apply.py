@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from activebroker.core.errors import InvalidFilter, UnknownField
 from activebroker.events import EventType
-from activebroker.filters import FilterSpec, analyse, pack
+from activebroker.filters import Envelope, FIFOFilter, FilterSpec, analyse, pack
 from activebroker.spark.columns import readable
 from activebroker.spark.executors import check
 from activebroker.spark.frame import (
@@ -27,6 +27,7 @@ from activebroker.spark.frame import (
 )
 from activebroker.spark.session import require_extra
 from activebroker.spark.streams import KEY, SKIP, Task
+from activebroker.spark.words import Words
 from predicate_extract import Extraction, Predicate
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def apply(
         # A null that must not be is no reason to keep the row from whoever refuses it.
         df = df.filter(reduce(or_, map(is_missing, nulls), functions.expr(where.keep)))
     if native:
-        return _raising(df, extraction, where, type, nulls)
+        return _raising(df, spec, envelope, extraction, where, type, nulls)
 
     check(df.sparkSession)
     stream: Column | None = None
@@ -146,6 +147,8 @@ def _where(predicate: Predicate, schema: pa.Schema) -> Where:
 
 def _raising(
     df: DataFrame,
+    spec: FilterSpec,
+    envelope: Envelope,
     extraction: Extraction,
     where: Where,
     type: EventType,
@@ -162,26 +165,13 @@ def _raising(
     if where.raised is not None:
         fields = dict.fromkeys(str(field.path[0]) for field in extraction.predicate.fields())
         row = f.to_json(f.struct(*map(column, fields)), {"ignoreNullFields": "false"})
-        missing = reduce(or_, (column(name).isNull() for name in fields), f.lit(False))
-        error = f.when(missing, _error(extraction, None)).otherwise(_error(extraction, 0))
+        said = f.lit("")
+        if spec.cls.on_start is FIFOFilter.on_start:  # which may open what only a task should
+            said = Words.of(envelope, type, extraction.predicate).column()
         code = f'File "{extraction.filename}", line {extraction.first_line}'
-        text = (f.lit(f"Filter {extraction.name} raises"), error, f.lit(" on the row "), row)
+        text = (f.lit(f"Filter {extraction.name} raises"), said, f.lit(" on the row "), row)
         df = df.filter(fails(f.expr(where.raised), *text, f.lit(f", {code}")))
     return df
-
-
-def _error(extraction: Extraction, value: Literal[0] | None) -> str:
-    """What Python says where fields are None, or are numbers that are zero."""
-    told = ZeroDivisionError if value == 0 else TypeError
-    try:
-        extraction.predicate.holds(lambda field: value)
-    except told as error:
-        # Only what the filter itself would raise is told.
-        if value == 0 or "not supported between instances of" in str(error):
-            return f" {told.__name__}: {error}"
-    except Exception:  # noqa: BLE001 - whatever a predicate raises on what is no row
-        pass
-    return ""
 
 
 def _texts(df: DataFrame, supplier: str | Column) -> Column:

@@ -6,14 +6,16 @@ written anew for RE2, from the constructs that both surely read alike; any other
 whether something matches is asked, so what is greedy and which alternative wins do not matter.
 
 What `\\d`, `\\w`, `\\s`, `\\b` and IGNORECASE mean beyond ASCII depends on the release of Unicode.
-Patterns with one of these are decided for ASCII texts only.
+Patterns with one of these are decided for ASCII texts only, unless it is this Python's that counts.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import groupby
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
@@ -37,7 +39,9 @@ _CATEGORIES = {
 _FLAGS = re.ASCII | re.DOTALL | re.IGNORECASE | re.MULTILINE | re.UNICODE | re.VERBOSE
 _ALPHABET = re.ASCII | re.UNICODE
 _ESCAPE = r"\x{%x}"
-_NOTHING = r"[^\x{0}-\x{10ffff}]"
+NOTHING = r"[^\x{0}-\x{10ffff}]"
+"""A pattern that is found nowhere."""
+_SURROGATES = range(0xD800, 0xE000)
 
 
 class NotLinear(ValueError):
@@ -76,8 +80,10 @@ class Linear:
 
 
 @lru_cache(maxsize=1024)
-def linear(pattern: str | bytes, flags: int, how: str) -> Linear:
+def linear(pattern: str | bytes, flags: int, how: str, *, beyond_ascii: bool = False) -> Linear:
     """The same pattern, to be matched in linear time by `how`: search, match or fullmatch.
+
+    `beyond_ascii`: with the letters, digits and cases that this Python knows.
 
     Raises: NotLinear.
     """
@@ -87,7 +93,7 @@ def linear(pattern: str | bytes, flags: int, how: str) -> Linear:
         parsed = _parser.parse(pattern, flags)
     except (re.error, ValueError, OverflowError, RecursionError) as error:
         raise NotLinear(f"it is no pattern: {error}") from error
-    writer = _Writer(isinstance(pattern, bytes), how == "fullmatch")
+    writer = _Writer(isinstance(pattern, bytes), how == "fullmatch", beyond_ascii)
     written = writer.sequence(parsed, parsed.state.flags, last=True)
     options = re2.Options()
     options.log_errors, options.max_mem, options.never_capture = False, _MEMORY, True
@@ -101,7 +107,8 @@ def linear(pattern: str | bytes, flags: int, how: str) -> Linear:
 class _Writer:
     """Writes a parsed pattern for RE2. `whole`: it has to match up to the text's end."""
 
-    def __init__(self, of_bytes: bool, whole: bool) -> None:
+    def __init__(self, of_bytes: bool, whole: bool, beyond_ascii: bool) -> None:
+        self._beyond_ascii = beyond_ascii and not of_bytes
         self._of_bytes = of_bytes
         self._whole = whole
         self.ascii = False
@@ -169,9 +176,12 @@ class _Writer:
         """One character of a set."""
         if not flags & re.IGNORECASE and not any(kind == "CATEGORY" for kind, _ in items):
             return _class(items, _ESCAPE)
+        flags &= _ALPHABET | re.IGNORECASE
+        if self._beyond_ascii:
+            return _listed_beyond_ascii(_class(items, r"\U%08x"), flags)
         self.ascii = self.ascii or not self._of_bytes
         escape = r"\x%02x" if self._of_bytes else r"\U%08x"
-        return _listed(_class(items, escape), flags & (_ALPHABET | re.IGNORECASE), self._of_bytes)
+        return _listed(_class(items, escape), flags, self._of_bytes)
 
 
 def _class(items: list[tuple[str, Any]], escape: str) -> str:
@@ -200,7 +210,33 @@ def _listed(text: str, flags: int, of_bytes: bool) -> str:
     else:
         letter = re.compile(text, flags).fullmatch
         found = [code for code in range(128) if letter(chr(code))]
-    return f"[{''.join(map(_ESCAPE.__mod__, found))}]" if found else _NOTHING
+    return f"[{''.join(map(_ESCAPE.__mod__, found))}]" if found else NOTHING
+
+
+@cache
+def _listed_beyond_ascii(text: str, flags: int) -> str:
+    """The same of all characters that a text can hold, in ranges."""
+    return characters(re.compile(text, flags).findall(every_character()))
+
+
+@cache
+def every_character() -> str:
+    """All that a text can hold, but halves of pairs of surrogates."""
+    return "".join(chr(code) for code in range(0x110000) if code not in _SURROGATES)
+
+
+def characters(found: Iterable[str]) -> str:
+    """A pattern for one of these characters, which come in order."""
+    text = ""
+    for _, run in groupby(enumerate(map(ord, found)), lambda at: at[1] - at[0]):
+        codes = [code for _, code in run]
+        text += _escaped(codes[0]) + (f"-{_escaped(codes[-1])}" if len(codes) > 1 else "")
+    return f"[{text}]" if text else NOTHING
+
+
+def _escaped(code: int) -> str:
+    letter = chr(code)
+    return letter if letter.isascii() and letter.isalnum() else _ESCAPE % code
 
 
 _NAMES = {

@@ -7,19 +7,19 @@ fail. What SQL cannot decide as Python does keeps its rows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from predicate_extract.algebra.constants import Member, Plain
-from predicate_extract.algebra.functions import MATCHING
-from predicate_extract.algebra.linear import NotLinear, linear
+from predicate_extract.algebra.functions import ISINSTANCE, MATCHING
+from predicate_extract.algebra.linear import NOTHING, Linear, NotLinear, linear
 from predicate_extract.algebra.predicate import (
-    COMPARISONS,
     MIRRORED,
     Compare,
     Defined,
@@ -28,29 +28,30 @@ from predicate_extract.algebra.predicate import (
     Predicate,
     Truthy,
 )
-from predicate_extract.algebra.schema import family_of
 from predicate_extract.algebra.terms import Call, Const, Term
-from predicate_extract.backends.bounds import Bound, for_floats, for_integers
 from predicate_extract.backends.sql import spark
+from predicate_extract.backends.sql.alphabet import CASES, PLACES, kind_of_text, spelled
+from predicate_extract.backends.sql.comparisons import hits, truth, unordered
 from predicate_extract.backends.sql.literals import literal
 from predicate_extract.backends.sql.logic import FALSE, TRUE, Bits, Test, any_of, written
+from predicate_extract.backends.sql.numbers import arithmetic
 from predicate_extract.backends.sql.terms import Terms
-from predicate_extract.backends.sql.values import Value, binary, call, is_ascii
+from predicate_extract.backends.sql.values import Value, call, constant, is_ascii
 from predicate_extract.backends.truth import Backend, Outcome, Unfaithful
 
 DIALECTS = ("duckdb", "spark")
 """The dialects whose results are known to be Python's."""
 
-_KINDS: dict[str, type[exp.Binary]] = {
-    "==": exp.EQ,
-    "<": exp.LT,
-    "<=": exp.LTE,
-    ">": exp.GT,
-    ">=": exp.GTE,
+_EXAMPLES: dict[str | None, object] = {
+    "str": "",
+    "bytes": b"",
+    "integer": 0,
+    "float": 0.0,
+    "decimal": Decimal(0),
+    "date": date.min,
+    "naive": datetime.min,
+    "aware": datetime.now(UTC),
 }
-_NUMBERS = {"integer", "float", "decimal"}
-_FIXED_ZONE = re.compile(r"UTC|Etc/UTC|[+-]\d\d:\d\d")
-_ALL_DIGITS = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ class _Sql(Backend[Bits]):
             # What is undecided raises here, and may not in the filter.
             true, raised = self.constant(answer is True), self.constant(answer is None)
             return _outcome(true, raised, sure=False)
+        with suppress(Unfaithful):
+            return self._of_letters(condition)
         match condition:
             case Compare(op, left, right):
                 return self._compare(op, left, right)
@@ -142,9 +145,21 @@ class _Sql(Backend[Bits]):
             case IsNull(of):
                 value = self._value(of)
                 return _outcome(value.none, value.raised, value.sure)
+            case Truthy(Call("isinstance", (of, *kinds))):
+                names = [str(each.value) for each in kinds if isinstance(each, Const)]
+                return self._isinstance(self._value(of), names)
+            case Truthy(Call("contains", (Call("range") as numbers, item))):
+                return self._in_range(self._value(item), numbers)
+            case Truthy(Call("contains", (Call("tuple" | "list", parts), item))):
+                return self._is_one_of(self._value(item), [self._value(part) for part in parts])
+            case Defined(Call("hash", (of,))):
+                value = self._value(of)
+                if value.family in (None, "list"):
+                    raise Unfaithful
+                return _outcome(~value.raised, value.raised, value.sure)
             case Truthy(of):
                 value = self._value(of)
-                return _outcome(_truth(value), value.raised, value.sure)
+                return _outcome(truth(value), value.raised, value.sure)
             case Defined(of):
                 value = self._value(of)
                 return _outcome(~value.raised, value.raised, value.sure)
@@ -158,9 +173,81 @@ class _Sql(Backend[Bits]):
             left, right = left.number().exact_float(), right.number().exact_float()
         sure = left.sure and right.sure
         if op not in ("==", "!="):
-            return _outcome(_hits(op, left, right), left.absent | right.absent, sure)
-        equal = _hits("==", left, right) | (left.none & right.none)
+            if unordered(left, right):
+                return Outcome(FALSE, TRUE)
+            return _outcome(hits(op, left, right), left.absent | right.absent, sure)
+        equal = hits("==", left, right) | (left.none & right.none)
         return _outcome(equal if op == "==" else ~equal, left.raised | right.raised, sure)
+
+    def _of_letters(self, condition: Predicate) -> Outcome[Bits]:
+        """A condition on the characters of a text.
+
+        Raises: Unfaithful, if it is none.
+        """
+        match condition:
+            case Compare("==" | "!=" as op, Call(function, (of,)), Const(str() as text)) | Compare(
+                "==" | "!=" as op, Const(str() as text), Call(function, (of,))
+            ) if function in CASES:
+                outcome = self._has(of, [spelled(function, "==", text)])
+                return outcome if op == "==" else self._inverted(outcome)
+            case In(Call(function, (of,)), values) if function in CASES:
+                texts = [each.value for each in values if isinstance(each.value, str)]
+                patterns = [spelled(function, "==", text) for text in texts]
+                return self._has(of, [f"(?:{'|'.join(patterns)})"] if patterns else [NOTHING])
+            case Truthy(Call(how, (Call(function, (of,)), Const(str() as text)))) if (
+                function in CASES and how in PLACES
+            ):
+                return self._has(of, [spelled(function, how, text)])
+            case Truthy(Call(function, (of,))) if (kind := kind_of_text(function)) is not None:
+                return self._has(of, *kind)
+        raise Unfaithful
+
+    def _has(self, of: Term, some: list[str], none: Sequence[str] = ()) -> Outcome[Bits]:
+        """Where each of some patterns is found in a text, and none of others."""
+        value = self._value(of)
+        if value.family != "str":
+            raise Unfaithful
+        found: Bits = TRUE
+        for pattern in (*some, *none):
+            sql = call("REGEXP_MATCHES", value.sql, exp.Literal.string(pattern))
+            one = Test.of(sql, value.nulls)
+            found &= ~one if pattern in none else one
+        return _outcome(found, value.absent, value.sure)
+
+    def _isinstance(self, value: Value, kinds: list[str]) -> Outcome[Bits]:
+        if value.slot is None or value.family not in _EXAMPLES:
+            raise Unfaithful
+        one = False if value.sql_type == "BOOLEAN" else _EXAMPLES[value.family]
+        types = tuple(ISINSTANCE[kind] for kind in kinds)
+        there, none = isinstance(one, types), isinstance(None, types)
+        found = (TRUE if none else ~value.none) if there else value.none if none else FALSE
+        return _outcome(found, value.raised, value.sure)
+
+    def _in_range(self, item: Value, numbers: Call) -> Outcome[Bits]:
+        among = numbers.compute(lambda field: None)
+        if item.family != "integer" or not isinstance(among, range):
+            raise Unfaithful
+        if not among:
+            return _outcome(FALSE, item.raised, item.sure)
+        low, high = sorted((among[0], among[-1]))
+        number = item.number()
+        found = hits(">=", number, constant(low)) & hits("<=", number, constant(high))
+        if (step := abs(among.step)) > 1:
+            rest = replace(arithmetic("%", [number, constant(step)]), nulls=item.nulls)
+            found &= hits("==", rest, constant(low % step))
+        return _outcome(found & ~item.none, item.raised, item.sure)
+
+    def _is_one_of(self, item: Value, values: list[Value]) -> Outcome[Bits]:
+        # A NaN is in a tuple that holds this very object.
+        if item.nan or item.family in (None, "list", "member"):
+            raise Unfaithful
+        if any(each.family in ("list", "member") for each in values):
+            raise Unfaithful
+        found = any_of(
+            hits("==", *_in_order(item, each)) | item.none & each.none for each in values
+        )
+        raised = any_of(each.raised for each in (item, *values))
+        return _outcome(found, raised, all(each.sure for each in (item, *values)))
 
     def _matches(self, of: Term, how: str, pattern: str, flags: Sequence[Term]) -> Outcome[Bits]:
         """Where a pattern matches a text; one that is no text raises."""
@@ -168,10 +255,7 @@ class _Sql(Backend[Bits]):
         known = [flag.value for flag in flags if isinstance(flag, Const)]
         if value.family != "str" or len(known) < len(flags):
             raise Unfaithful
-        try:
-            wanted = linear(pattern, *known or [0], how)
-        except NotLinear as error:
-            raise Unfaithful from error
+        wanted = _linear(pattern, known, how)
         found = call("REGEXP_MATCHES", value.sql, literal(wanted.anywhere(how)))
         outcome = _outcome(Test.of(found, value.nulls), value.absent, value.sure)
         if not wanted.ascii:
@@ -184,127 +268,37 @@ class _Sql(Backend[Bits]):
         # A NaN is in a tuple that holds this very object.
         if item.family in (None, "list") or any(const.is_nan for const in values):
             raise Unfaithful
-        hits, listed = FALSE, []
+        others, listed = FALSE, []
         for const in values:
-            equal = item.none if const.value is None else _hits("==", item, self._value(const))
+            equal = item.none if const.value is None else hits("==", item, self._value(const))
             if isinstance(equal, Test) and isinstance(equal.sql, exp.EQ):
                 listed.append(equal)
             else:
-                hits |= equal
+                others |= equal
         if len(listed) < 2:
-            return any_of((*listed, hits))
+            return any_of((*listed, others))
         literals = [equal.sql.expression for equal in listed]
-        return Test.of(exp.In(this=listed[0].sql.this, expressions=literals), item.nulls) | hits
+        return Test.of(exp.In(this=listed[0].sql.this, expressions=literals), item.nulls) | others
+
+
+def _linear(pattern: str, given: list[Any], how: str) -> Linear:
+    """The pattern, if possible with the letters and digits of this Python."""
+    flags = given[0] if given else 0
+    try:
+        return linear(pattern, flags, how, beyond_ascii=True)
+    except NotLinear:
+        pass
+    try:
+        return linear(pattern, flags, how)
+    except NotLinear as error:
+        raise Unfaithful from error
+
+
+def _in_order(item: Value, other: Value) -> tuple[Value, Value]:
+    return (other, item) if item.constant is not None else (item, other)
 
 
 def _outcome(true: Bits, raised: Bits, sure: bool) -> Outcome[Bits]:
     if raised == FALSE:
         return Outcome(true)
     return Outcome(true & ~raised, raised, sure=sure)
-
-
-def _hits(op: str, left: Value, right: Value) -> Bits:
-    """Where `left op right` holds for values that are not None."""
-    kinds = {left.family, right.family}
-    if (
-        left.family is None
-        or left.family == right.family == "list"
-        or (right.family is None and right.constant is None)
-    ):
-        raise Unfaithful
-    if right.family is None:
-        return FALSE
-    if len(kinds) == 2 and not kinds <= _NUMBERS:
-        if op == "==":
-            return FALSE
-        raise Unfaithful
-    if right.constant is not None:
-        return _hits_of_constant(op, left, right.constant.value)
-    if "decimal" in kinds and not (left.slot and right.slot and left.slot.type == right.slot.type):
-        raise Unfaithful
-    match left.family:
-        case "integer":
-            left, right = left.number(), right.number()
-        case "float":
-            test = left.test(_KINDS[op], right.sql, *right.nulls)
-            return test & ~(right if op in ("<", "<=") else left).is_nan
-        case "aware" if not (_in_fixed_zone(left) and _in_fixed_zone(right)):
-            raise Unfaithful
-        case "member":
-            raise Unfaithful
-    return left.test(_KINDS[op], right.sql, *right.nulls)
-
-
-def _hits_of_constant(op: str, left: Value, value: Plain) -> Bits:
-    match left.family, value:
-        case "integer", int() | float() if left.sql_type == "BOOLEAN":
-            return _hits_of_truth(op, left, value)
-        case "integer", int() | float() | Decimal():
-            if isinstance(value, Decimal) and not value.is_finite():
-                raise Unfaithful
-            return _bounded(left, for_integers(op, value, left.low, left.high))
-        case "float", int() | float():
-            hits = _bounded(left, for_floats(op, value))
-            # SQL calls NaN greater than every number.
-            return hits & ~left.is_nan if op in (">", ">=") else hits
-        case "decimal", int() | float() | Decimal():
-            return _hits_of_decimal(op, left, value)
-        case "member", Member(of):
-            if op != "==":
-                raise Unfaithful
-            if left.slot is None or of != left.slot.member_of:
-                return FALSE
-        case "aware", _ if not _in_fixed_zone(left):
-            raise Unfaithful
-    if left.family != family_of(value):
-        raise Unfaithful
-    return left.test(_KINDS[op], literal(value))
-
-
-def _bounded(left: Value, bound: Bound) -> Bits:
-    if isinstance(bound, bool):
-        return TRUE if bound else FALSE
-    op, value = bound
-    return left.test(_KINDS[op], literal(value))
-
-
-def _hits_of_truth(op: str, left: Value, value: int | float) -> Bits:
-    if_true, if_false = (COMPARISONS[op](answer, value) for answer in (True, False))
-    if if_true == if_false:
-        return TRUE if if_true else FALSE
-    return Test.of(left.sql if if_true else exp.not_(left.sql), left.nulls)
-
-
-def _hits_of_decimal(op: str, left: Value, value: int | float | Decimal) -> Bits:
-    """Compares the numbers without their decimal point."""
-    exact = Decimal(value)
-    if left.slot is None or left.slot.type.scale < 0 or exact.is_nan():
-        raise Unfaithful
-    type = left.slot.type
-    limit = 10**type.precision - 1
-    bound = for_integers(op, exact.scaleb(type.scale, _ALL_DIGITS), -limit, limit)
-    if isinstance(bound, bool):
-        return _bounded(left, bound)
-    number = exp.Literal.string(f"{Decimal(bound[1]).scaleb(-type.scale, _ALL_DIGITS):f}")
-    return left.test(_KINDS[bound[0]], exp.cast(number, f"DECIMAL({type.precision}, {type.scale})"))
-
-
-def _truth(value: Value) -> Bits:
-    if value.sql_type == "BOOLEAN":
-        return Test.of(value.sql, value.nulls)
-    match value.family:
-        case "str":
-            return value.test(exp.NEQ, literal(""))
-        case "bytes":
-            return value.test(exp.NEQ, literal(b""))
-        case "integer" | "float" | "decimal":
-            return value.test(exp.NEQ, literal(0))
-        case "list":
-            return Test.of(binary(exp.GT, call("LEN", value.sql), literal(0)), value.nulls)
-        case "date" | "naive" | "aware" | "member":
-            return ~value.none
-    raise Unfaithful
-
-
-def _in_fixed_zone(value: Value) -> bool:
-    return value.slot is not None and _FIXED_ZONE.fullmatch(value.slot.type.tz) is not None

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import reduce
 
+import pyarrow as pa
 from sqlglot import exp
 
 from predicate_extract.algebra.schema import family
-from predicate_extract.backends.sql.literals import literal
+from predicate_extract.backends.sql.decimals import decimal
 from predicate_extract.backends.sql.logic import FALSE, any_of
-from predicate_extract.backends.sql.numbers import ARITHMETIC, arithmetic
-from predicate_extract.backends.sql.values import Value, binary, call, constant, is_ascii
+from predicate_extract.backends.sql.moments import moment
+from predicate_extract.backends.sql.numbers import ARITHMETIC, arithmetic, extreme, number
+from predicate_extract.backends.sql.texts import shown, sliced, text
+from predicate_extract.backends.sql.values import Value, call
 from predicate_extract.backends.truth import Unfaithful
 
-_WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
-
-_TESTS = {"startswith": "STARTS_WITH", "endswith": "ENDS_WITH", "contains": "CONTAINS"}
-_CASES = {"lower": "LOWER", "casefold": "LOWER", "upper": "UPPER"}
-_STRIPS = {"strip": "TRIM", "lstrip": "LTRIM", "rstrip": "RTRIM"}
-_LENGTHS = {"str": "LENGTH", "bytes": "OCTET_LENGTH", "list": "LEN"}
-_TAKES_NONE = ("str", "contains", *_STRIPS)  # with others, a None raises
-_DAYS = {"year": "YEAR", "month": "MONTH", "day": "DAY", "isoweekday": "ISODOW"}
-_HOURS = {"hour": "HOUR", "minute": "MINUTE", "second": "SECOND"}
+_LENGTHS = {"bytes": "OCTET_LENGTH", "list": "LEN"}
+_TAKES_NONE = ("contains", "strip", "lstrip", "rstrip")  # with others, a None raises
+_NUMBERS = ("integer", "float")
+_INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+_TIMES = ("date", "naive", "aware", "delta")
 
 
 def applied(function: str, args: list[Value]) -> Value:
@@ -34,62 +34,65 @@ def applied(function: str, args: list[Value]) -> Value:
 
     Raises: Unfaithful.
     """
-    if function in ARITHMETIC and all(arg.family in ("integer", "float") for arg in args):
-        result = arithmetic(function, [arg.number() for arg in args])
-    else:
-        result = _call(function, [_in_its_zone(arg) for arg in args])
+    match function, args:
+        case (("str" | "concat"), _):
+            return shown(args)
+        case "isoformat", [Value(family="date")]:
+            return over(args, shown(args))
+        case "slice", [of, Value(constant=low), Value(constant=high)] if low and high:
+            return over([of], sliced(of, low.value, high.value))
+        case (("min" | "max"), [_, _, _, *_]):
+            return reduce(lambda one, two: applied(function, [one, two]), args)
+    sure = all(arg.none == FALSE for arg in args) or function not in _TAKES_NONE
+    return over(args, _call(function, args), sure)
+
+
+def over(args: list[Value], result: Value, sure: bool = True) -> Value:
+    """The result of a function that is computed where all of these are there, and surely raises
+    where one is None."""
     return replace(
         result,
         nulls=tuple(dict.fromkeys((*itertools.chain(*(arg.nulls for arg in args)), *result.nulls))),
         raised=any_of((*(arg.absent for arg in args), result.raised)),
-        sure=result.sure
-        and all(arg.sure and (arg.none == FALSE or function not in _TAKES_NONE) for arg in args),
+        sure=result.sure and sure and all(arg.sure for arg in args),
     )
 
 
 def _call(function: str, args: list[Value]) -> Value:
-    sql = [arg.sql for arg in args]
-    match function, [arg.family for arg in args]:
-        case "+", ["str", "str"]:
-            return Value(binary(exp.DPipe, *sql), "str")
-        case (("startswith" | "endswith" | "contains"), ["str", "str"]):
-            return Value(call(_TESTS[function], *sql), "integer", high=1, sql_type="BOOLEAN")
-        case "contains", ["list", "str"] if args[1].constant and _holds_text(args[0]):
-            return Value(call("LIST_CONTAINS", *sql), "integer", high=1, sql_type="BOOLEAN")
-        case "isnan", ["float"]:
-            return Value(call("ISNAN", *sql), "integer", high=1, sql_type="BOOLEAN")
-        case "len", ["str" | "bytes" | "list" as kind]:
-            return Value(call(_LENGTHS[kind], *sql), "integer", high=2**63 - 1, sql_type="BIGINT")
-        case (("strip" | "lstrip" | "rstrip"), ["str"]):
-            return Value(call(_STRIPS[function], *sql, literal(_WHITESPACE)), "str")
-        case (("strip" | "lstrip" | "rstrip"), ["str", "str"]):
-            return Value(call(_STRIPS[function], *sql), "str")
-        case (("lower" | "casefold" | "upper"), ["str"]):
-            # Beyond ASCII, Python and SQL follow different tables.
-            return Value(call(_CASES[function], *sql), "str", raised=~is_ascii(args[0]), sure=False)
-        case "str", ["str"]:
-            return Value(sql[0], "str")
-        case "str", ["integer"] if args[0].sql_type != "BOOLEAN":
-            return Value(exp.cast(sql[0], "VARCHAR"), "str")
-        case "date", ["naive"]:
-            return Value(exp.cast(sql[0], "DATE"), "date")
-        case "weekday", ["date" | "naive"]:
-            return arithmetic("-", [_call("isoweekday", args), constant(1)])
-        case _, ["date" | "naive"] if function in _DAYS:
-            part = call(_DAYS[function], *sql)
-            return Value(part, "integer", low=1, high=9999, sql_type="BIGINT")
-        case _, ["naive"] if function in _HOURS:
-            return Value(call(_HOURS[function], *sql), "integer", high=59, sql_type="BIGINT")
-    raise Unfaithful
+    families = [arg.family for arg in args]
+    if all(each in _NUMBERS for each in families):
+        numbers = [arg.number() for arg in args]
+        if function in ("&", "|", "^") and all(arg.sql_type == "BOOLEAN" for arg in args):
+            raise Unfaithful  # it is a truth value
+        return (arithmetic if function in ARITHMETIC else number)(function, numbers)
+    if "decimal" in families:
+        return decimal(function, args)
+    if function in ("min", "max") and families in (["str"] * 2, ["date"] * 2, ["naive"] * 2):
+        return extreme(function, *args)
+    match function, families:
+        case _, [kind, *_] if kind in _TIMES:
+            return moment(function, args)
+        case "contains", ["list", _] if args[1].constant:
+            return _listed(*args)
+        case "len", [("bytes" | "list") as kind]:
+            size = call(_LENGTHS[kind], args[0].sql)
+            return Value(size, "integer", high=2**63 - 1, sql_type="BIGINT")
+    return text(function, args)
 
 
-def _in_its_zone(value: Value) -> Value:
-    """The same; a moment in UTC with the date and time that are read there."""
-    if value.family != "aware" or value.slot is None or value.slot.type.tz != "UTC":
-        return value
-    local = exp.AtTimeZone(this=value.sql, zone=exp.Literal.string("UTC"))
-    return replace(value, sql=local, family="naive")
-
-
-def _holds_text(value: Value) -> bool:
-    return value.slot is not None and family(value.slot.type.value_type) == "str"
+def _listed(values: Value, item: Value) -> Value:
+    """Whether a list holds a constant."""
+    of = None if values.slot is None else values.slot.type.value_type
+    if of is None:
+        raise Unfaithful
+    kind = family(of)
+    if kind != item.family or kind not in ("str", "integer") or pa.types.is_boolean(of):
+        raise Unfaithful
+    if kind == "str":
+        found = call("LIST_CONTAINS", values.sql, item.sql)
+    elif pa.types.is_signed_integer(of) and item.number().low.bit_length() < of.bit_width:
+        wanted = exp.cast(item.number().sql, _INTEGERS[of.bit_width])
+        found = call("LIST_HAS", values.sql, wanted)
+    else:
+        raise Unfaithful
+    return Value(found, "integer", high=1, sql_type="BOOLEAN")

@@ -6,6 +6,7 @@ becomes null.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,11 @@ ARITHMETIC = ("+", "-", "*", "/", "//", "%", "neg", "abs", "min", "max")
 
 _WIDEST = 10**38  # what both a HUGEINT and a DECIMAL of 38 digits hold
 
+_BITWISE: dict[str, type[exp.Binary]] = {
+    "&": exp.BitwiseAnd,
+    "|": exp.BitwiseOr,
+    "^": exp.BitwiseXor,
+}
 _SIGNS: dict[str, tuple[type[exp.Binary], Callable[[int, int], int]]] = {
     "+": (exp.Add, operator.add),
     "-": (exp.Sub, operator.sub),
@@ -49,13 +55,95 @@ def arithmetic(function: str, numbers: list[Value]) -> Value:
             return Value(binary(_SIGNS[function][0], one.sql, two.sql), "float", nan=True)
         case "/", [one, two]:
             return _quotient(one, two, whole)
-        case "%", [one, two] if not whole:
-            return _float_remainder(one.rounded_float(), two.rounded_float())
         case (("//" | "%"), [one, two]) if whole:
             return _whole_division(function, one, two)
+        case (("//" | "%"), [one, two]):
+            return _float_division(function, one.rounded_float(), two.rounded_float())
         case (("min" | "max"), [one, two]):
-            return _extreme(function, one, two, whole)
+            if not whole:
+                one, two = one.exact_float(), two.exact_float()
+            return extreme(function, one, two)
     raise Unfaithful
+
+
+def number(function: str, numbers: list[Value]) -> Value:
+    """Another function of integers or floats that are there.
+
+    Raises: Unfaithful.
+    """
+    match function, numbers:
+        case (("&" | "|" | "^"), [Value(family="integer"), Value(family="integer")]):
+            return _bits(function, *numbers)
+        case (("int" | "floor" | "ceil" | "trunc" | "round"), [Value(family="integer") as one]):
+            return one
+        case (("int" | "floor" | "ceil" | "trunc" | "round"), [one]):
+            return _whole(function, one)
+        case "float", [one]:
+            return one.rounded_float()
+        case "sqrt", [one]:
+            return _root(one.rounded_float())
+        case "isnan", [Value(family="float") as one]:
+            return _answer(call("ISNAN", one.sql))
+        case "isinf", [Value(family="float") as one]:
+            return _answer(_infinite(one))
+        case "isfinite", [Value(family="float") as one]:
+            either = exp.or_(call("ISNAN", one.sql), _infinite(one))
+            return _answer(exp.not_(exp.paren(either)))
+        case "is_integer", [Value(family="float") as one]:
+            return _answer(binary(exp.EQ, _past_the_point(one), literal(0)))
+    raise Unfaithful
+
+
+def _answer(sql: exp.Expr) -> Value:
+    return Value(sql, "integer", high=1, sql_type="BOOLEAN")
+
+
+def _infinite(one: Value) -> exp.Expr:
+    return binary(exp.EQ, call("ABS", one.sql), literal(math.inf))
+
+
+def _past_the_point(one: Value) -> exp.Expr:
+    return binary(exp.Mod, one.sql, literal(1))
+
+
+def _bits(function: str, one: Value, two: Value) -> Value:
+    low, high = min(one.low, two.low, -1), max(one.high, two.high)
+    width = max(-low - 1, high).bit_length()
+    (left, right), type = _wide([one, two], -(2**width), 2**width - 1)
+    if type != "BIGINT":
+        raise Unfaithful
+    sql = binary(_BITWISE[function], left, right)
+    return Value(sql, "integer", low=-(2**width), high=2**width - 1, sql_type=type)
+
+
+def _root(one: Value) -> Value:
+    """The square root; null where there is none."""
+    if one.constant is not None:
+        raise Unfaithful
+    negative = one.test(exp.LT, literal(0))
+    there = exp.case().when(exp.not_(negative.plain()), one.sql)
+    return Value(call("SQRT", there), "float", nulls=(negative,), raised=negative, nan=True)
+
+
+def _whole(function: str, one: Value) -> Value:
+    """An integer of any size, of which a float is left; NaN and infinity have none."""
+    if one.constant is not None:
+        raise Unfaithful
+    sql: exp.Expr = call("ROUND_EVEN", one.sql, literal(0))
+    match function:
+        case "int" | "trunc":
+            sql = binary(exp.Sub, one.sql, _past_the_point(one))
+        case "floor" | "ceil":
+            sql = _stepped(sql, one.sql, function == "floor")
+    none = Test.of(_infinite(one), one.nulls) | one.is_nan
+    return Value(sql, "whole", raised=none)
+
+
+def _stepped(whole: exp.Expr, number: exp.Expr, down: bool) -> exp.Expr:
+    """The nearest integer, if it is below or above, or else the next one."""
+    kinds = (exp.GT, exp.Sub) if down else (exp.LT, exp.Add)
+    step = binary(kinds[1], whole, literal(1))
+    return exp.case().when(binary(kinds[0], whole, number), step).else_(whole)
 
 
 def _wide(values: list[Value], low: int, high: int) -> tuple[list[exp.Expr], str]:
@@ -81,22 +169,56 @@ def _integers(sign: str, one: Value, two: Value) -> Value:
 def _whole_division(function: str, one: Value, two: Value) -> Value:
     """Python rounds down, and the remainder has the divisor's sign; SQL rounds towards zero."""
     zero, divisor = _divisor(two)
-    alike = one.low >= 0 and two.low > 0
-    size, step = max(-one.low, one.high), max(-two.low, two.high)
+    size = max(-one.low, one.high)
     if function == "%":
         low, high = min(0, two.low + 1), max(0, two.high - 1)
-        between = 0 if alike else max(2 * step, size if two.low < 0 else 0)
+    elif two.constant is not None:
+        low, high = sorted(side // two.low for side in (one.low, one.high))
+    elif two.low > 0:
+        low, high = min(one.low, 0), max(one.high, 0)
     else:
         low, high = -size, size
-        between = 0 if alike else size + step
-    (left, right), type = _wide([one, replace(two, sql=divisor)], -between, between)
+    (left, right), type = _wide([one, replace(two, sql=divisor)], 0, 0)
     remainder = binary(exp.Mod, left, right)
-    if not alike:
-        remainder = binary(exp.Mod, binary(exp.Add, remainder, right), right)
-    sql = remainder
-    if function == "//":
-        sql = binary(exp.IntDiv, left if alike else binary(exp.Sub, left, remainder), right)
+    alike = one.low >= 0 and two.low > 0
+    if function == "%":
+        sql: exp.Expr = remainder
+        if two.constant is not None and not alike and abs(two.low) < 2**31:
+            sql = binary(exp.Mod, binary(exp.Add, remainder, right), right)
+        elif not alike:
+            sql = _on_its_side(two, divisor, remainder, binary(exp.Add, remainder, right))
+    else:
+        if type == "BIGINT" and high >= 2**63:  # the lowest integer by -1
+            if two.constant is not None:
+                return arithmetic("neg", [one])
+            right = exp.Nullif(this=right.copy(), expression=literal(-1))
+        sql = binary(exp.IntDiv, left, right)
+        if not alike:
+            sql = _on_its_side(two, divisor, remainder, binary(exp.Sub, sql, literal(1)), sql)
+        if type == "BIGINT" and high >= 2**63:
+            type = "HUGEINT"
+            negated = exp.Neg(this=exp.cast(one.sql.copy(), type))
+            minus_one = binary(exp.EQ, two.sql, literal(-1))
+            sql = exp.case().when(minus_one, negated).else_(exp.cast(sql, type))
     return Value(sql, "integer", nulls=zero, raised=any_of(zero), low=low, high=high, sql_type=type)
+
+
+def _on_its_side(
+    two: Value,
+    divisor: exp.Expr,
+    remainder: exp.Expr,
+    changed: exp.Expr,
+    same: exp.Expr | None = None,
+) -> exp.Expr:
+    """One result where SQL's remainder has not the divisor's sign, and else the other."""
+    nought = literal(0)
+    too_low, too_high = (binary(kind, remainder, nought) for kind in (exp.LT, exp.GT))
+    if two.constant is not None:
+        unlike: exp.Expr = too_low if COMPARISONS[">"](two.constant.value, 0) else too_high
+    else:
+        positive, negative = (binary(kind, divisor, nought) for kind in (exp.GT, exp.LT))
+        unlike = exp.or_(exp.and_(positive, too_low), exp.and_(negative, too_high))
+    return exp.case().when(unlike, changed).else_((same or remainder).copy())
 
 
 def _absolute(one: Value) -> Value:
@@ -126,10 +248,8 @@ def _quotient(one: Value, two: Value, whole: bool) -> Value:
     )
 
 
-def _extreme(function: str, one: Value, two: Value, whole: bool) -> Value:
+def extreme(function: str, one: Value, two: Value) -> Value:
     """The first one, unless the second is beyond it; null if one of them is."""
-    if not whole:
-        one, two = one.exact_float(), two.exact_float()
     kind, larger = (exp.GT, two) if function == "max" else (exp.LT, one)
     beyond: exp.Expr = binary(kind, two.sql, one.sql)
     if larger.nan:
@@ -143,7 +263,7 @@ def _extreme(function: str, one: Value, two: Value, whole: bool) -> Value:
     pick = max if function == "max" else min
     return Value(
         choice,
-        "integer" if whole else "float",
+        one.family,
         raised=one.raised | two.raised,
         sure=one.sure and two.sure,
         low=pick(one.low, two.low),
@@ -152,20 +272,24 @@ def _extreme(function: str, one: Value, two: Value, whole: bool) -> Value:
     )
 
 
-def _float_remainder(one: Value, two: Value) -> Value:
-    """As for integers; the remainder of SQL has the dividend's sign."""
+def _float_division(function: str, one: Value, two: Value) -> Value:
+    """As for integers, and step for step as Python's own, which rounds at each."""
     zero, divisor = _divisor(two)
     remainder = binary(exp.Mod, one.sql, divisor)
-    nought = literal(0)
-    positive, negative = (binary(kind, divisor, nought) for kind in (exp.GT, exp.LT))
-    too_low, too_high = (binary(kind, remainder, nought) for kind in (exp.LT, exp.GT))
-    if two.constant is not None:
-        above = COMPARISONS[">"](two.constant.value, 0)
-        unlike: exp.Expr = too_low if above else too_high
+    if function == "%":
+        sql = _on_its_side(two, divisor, remainder, binary(exp.Add, remainder, divisor))
     else:
-        unlike = exp.or_(exp.and_(positive, too_low), exp.and_(negative, too_high))
-    sql = exp.case().when(unlike, binary(exp.Add, remainder, divisor)).else_(remainder)
+        quotient = binary(exp.Div, binary(exp.Sub, one.sql, remainder), divisor)
+        less = binary(exp.Sub, quotient, literal(1))
+        sql = _nearest(_on_its_side(two, divisor, remainder, less, quotient))
     return Value(sql, "float", nulls=zero, raised=any_of(zero), nan=True)
+
+
+def _nearest(quotient: exp.Expr) -> exp.Expr:
+    """The integer, of which rounding has left nearly one; the lower one of two."""
+    even = call("ROUND_EVEN", quotient, literal(0))
+    tie = binary(exp.EQ, binary(exp.Sub, even, quotient), literal(0.5))
+    return exp.case().when(tie, binary(exp.Sub, even, literal(1))).else_(even)
 
 
 def _divisor(value: Value) -> tuple[tuple[Test, ...], exp.Expr]:

@@ -22,7 +22,13 @@ _REPEATED = re.compile(r"\)\{\d+,(\d*)\}")
 _OFTEN = 100
 
 # Functions that Spark calls otherwise.
-_FUNCTIONS = {"STARTS_WITH": "STARTSWITH", "ENDS_WITH": "ENDSWITH", "STRLEN": "OCTET_LENGTH"}
+_FUNCTIONS = {
+    "STARTS_WITH": "STARTSWITH",
+    "ENDS_WITH": "ENDSWITH",
+    "STRLEN": "OCTET_LENGTH",
+    "STRPOS": "INSTR",
+    "LIST_EXTRACT": "TRY_ELEMENT_AT",
+}
 _TRIMS = {"TRIM": "BTRIM", "LTRIM": "LTRIM", "RTRIM": "RTRIM"}
 
 
@@ -84,6 +90,14 @@ def _call(sql: exp.Expr) -> exp.Expr:
         case "LIST_CONTAINS", [texts, text]:
             plain = exp.cast(texts, "ARRAY<STRING>", dialect="spark")
             return binary(exp.GT, call("ARRAY_POSITION", plain, text), exp.Literal.number(0))
+        case "LIST_HAS", [numbers, number]:
+            return binary(exp.GT, call("ARRAY_POSITION", numbers, number), exp.Literal.number(0))
+        case "ROUND_EVEN", [number, _]:
+            return call("RINT", number)
+        case "DATE_DIFF", [_, one, two]:
+            return call("DATEDIFF", two, one)
+        case "EPOCH_US", [moment]:
+            return _microseconds(moment)
         case "LEN", [_]:
             return call("ARRAY_SIZE", *args)
         case "ISODOW", [day]:
@@ -101,11 +115,38 @@ def _in_java(pattern: str) -> str:
     return text
 
 
+def _epoch() -> exp.Expr:
+    zero = exp.Literal.string("1970-01-01 00:00:00")
+    return exp.cast(zero, "TIMESTAMP_NTZ", dialect="spark")
+
+
+def _microseconds(moment: exp.Expr) -> exp.Expr:
+    """Since 1970; `TIMESTAMPDIFF` would count them in the session's time zone."""
+    if isinstance(moment, exp.Anonymous) and moment.this == "TIMESTAMPADD":  # of `_in_utc`
+        counted: exp.Expr = moment.expressions[1]
+        return counted
+    since = exp.paren(exp.Sub(this=operand(moment), expression=_epoch()))
+    seconds = exp.cast(since, "INTERVAL SECOND", dialect="spark")
+    number = exp.cast(seconds, "DECIMAL(20, 6)")
+    return exp.cast(binary(exp.Mul, number, exp.Literal.number(1_000_000)), "BIGINT")
+
+
+def _sum(sql: exp.Expr) -> exp.Expr:
+    added = sql.expression
+    if isinstance(added, exp.Anonymous) and added.this == "TO_MICROSECONDS":
+        return _added(added.expressions[0], sql.this)
+    return sql
+
+
+def _added(microseconds: exp.Expr, moment: exp.Expr) -> exp.Expr:
+    return call("TIMESTAMPADD", exp.Var(this="MICROSECOND"), microseconds, moment)
+
+
 def _in_utc(sql: exp.Expr) -> exp.Expr:
     """Date and time of a moment; a plain cast would take those of the session's time zone."""
-    unit, zero = exp.Var(this="MICROSECOND"), exp.Literal.string("1970-01-01 00:00:00")
-    epoch = exp.cast(zero, "TIMESTAMP_NTZ", dialect="spark")
-    return call("TIMESTAMPADD", unit, call("UNIX_MICROS", sql.this), epoch)
+    return call(
+        "TIMESTAMPADD", exp.Var(this="MICROSECOND"), call("UNIX_MICROS", sql.this), _epoch()
+    )
 
 
 def _item(sql: exp.Expr) -> exp.Expr:
@@ -117,6 +158,7 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
     exp.Cast: _cast,
     exp.IntDiv: _whole_quotient,
     exp.Anonymous: _call,
+    exp.Add: _sum,
     exp.AtTimeZone: _in_utc,
     exp.Bracket: _item,
 }

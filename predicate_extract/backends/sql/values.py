@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import time, timedelta
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -12,6 +14,9 @@ from predicate_extract.algebra.terms import Const
 from predicate_extract.backends.sql.literals import literal
 from predicate_extract.backends.sql.logic import FALSE, TRUE, Bits, Test
 from predicate_extract.backends.truth import Unfaithful
+
+MAX_DIGITS = 38
+"""Of a decimal in SQL."""
 
 _EXACT = 2**53  # integers up to here are floats too
 
@@ -24,7 +29,11 @@ class Value:
     where computing it raises, or `sql` is not what Python computes; if `sure`, only the former.
     `slot` is that of a field, and `constant` the value of a constant. An integer lies between `low`
     and `high`; a float may be NaN if `nan` says so. `sql_type` is an integer's or truth value's
-    type in SQL, if it matters.
+    type in SQL, if it matters. A decimal has so many `digits`, `scale` of them after the point.
+
+    Time is an integer of microseconds: that of a "delta", of a "time" since midnight, and of
+    "seconds", whose value is a millionth of it. A "whole" number is a float for SQL, and an integer
+    of any size for Python.
     """
 
     sql: exp.Expr
@@ -39,6 +48,8 @@ class Value:
     high: int = 0
     nan: bool = False
     sql_type: str = ""
+    digits: int = 0
+    scale: int = 0
 
     @property
     def absent(self) -> Bits:
@@ -128,6 +139,10 @@ def constant(value: Plain) -> Value:
     """
     if value is None:
         return Value(exp.Null(), None, none=TRUE, constant=Const(None))
+    if isinstance(value, timedelta | time):
+        return _of_microseconds(value)
+    if isinstance(value, Decimal):
+        return _decimal(value)
     whole = int(value) if isinstance(value, int) else 0
     type = "BOOLEAN" if isinstance(value, bool) else ""
     const = Const(value)
@@ -140,3 +155,27 @@ def constant(value: Plain) -> Value:
         nan=const.is_nan,
         sql_type=type,
     )
+
+
+def _of_microseconds(value: timedelta | time) -> Value:
+    if isinstance(value, time):
+        if value.tzinfo is not None:
+            raise Unfaithful
+        since = timedelta(
+            hours=value.hour,
+            minutes=value.minute,
+            seconds=value.second,
+            microseconds=value.microsecond,
+        )
+        return replace(_of_microseconds(since), family="time", constant=Const(value))
+    whole = value // timedelta(microseconds=1)
+    return replace(constant(whole), family="delta", constant=Const(value))
+
+
+def _decimal(value: Decimal) -> Value:
+    if not value.is_finite() or abs(value.adjusted()) > MAX_DIGITS:
+        return Value(literal(0), "decimal", constant=Const(value))  # compared in Python only
+    scale = max(0, -int(value.as_tuple().exponent))
+    digits = max(value.adjusted() + 1, 0) + scale
+    number = exp.cast(exp.Literal.string(f"{value:f}"), f"DECIMAL({max(digits, 1)}, {scale})")
+    return Value(number, "decimal", constant=Const(value), digits=digits, scale=scale)

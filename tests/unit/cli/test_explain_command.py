@@ -175,6 +175,13 @@ def test_sql_is_a_where_clause_for_each_filter(file: Path) -> None:
     first, clause = result.stdout.strip().split("\n")
     assert first.startswith("-- MySubscription: ")
     assert clause == "WHERE name = 'IBM' OR (price > 100 AND NOT ISNAN(price))"
+    of_spark = explain(
+        f"{file}:MySubscription", "--type", f"{file}:Trade", "--sql", "--dialect", "spark"
+    )
+    clause = of_spark.stdout.strip().split("\n")[1]
+    assert (
+        clause == "WHERE CAST(`name` AS STRING) = 'IBM' OR (`price` > 100 AND NOT ISNAN(`price`))"
+    )
     for arguments in ([f"{file}:MySubscription", "--sql"], [file.parent, "--sql"]):
         refused = explain(*arguments)
         assert refused.exit_code == 2 and "--sql" in refused.stderr

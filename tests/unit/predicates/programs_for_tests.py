@@ -6,6 +6,8 @@ A program is made of a few constructs only, so that they meet each other often.
 from __future__ import annotations
 
 import math
+from datetime import date, datetime
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -93,6 +95,59 @@ WILD_ATOMS = (
         "note(s.a)",
     ),
 )
+# What SQL has other words for, and the types and values that go with them.
+SQL_ATOMS = (
+    *("s.a // 2 {op} {k}", "s.a // s.b {op} {k}", "s.a % s.b {op} {k}", "s.a // -1 {op} {k}"),
+    *(
+        "s.a // 0.3 {op} {k}",
+        "s.a % -2.5 {op} {k}",
+        "s.a & 6 {op} {k}",
+        "s.a | s.b",
+        "s.a ^ 1 {op} {k}",
+    ),
+    *("math.floor(s.a) {op} {k}", "int(s.a) {op} {k}", "round(s.a) {op} {k}", "math.isinf(s.a)"),
+    *(
+        "math.sqrt(s.a) {op} {k}",
+        "max(s.a, s.b, 1) {op} {k}",
+        "s.a * s.b {op} {k}",
+        "-s.a {op} {k}",
+    ),
+    *("s.c.upper() == 'A'", "s.c.lower() in ('a', 'ss')", "s.c.casefold().startswith('s')"),
+    *("'S' in s.c.upper()", "s.c.isdigit()", "s.c.isupper()", "s.c.islower()", "s.c.isalpha()"),
+    *("s.c[1:] == ''", "s.c[:-1] {op} 'a'", "s.c[0] == 'a'", "s.c[-1] {op} 'b'", "s.c[-2:] == 'a'"),
+    *("s.c.replace('a', 'bb') == 'bb'", "s.c.count('a') {op} {k}", "s.c.find('a') {op} {k}"),
+    *("s.c.removeprefix('a') == ''", "s.c.split('a')[0] == ''", "s.c.split('a')[1] == ''"),
+    *("re.search(r'\\w', s.c)", "re.fullmatch('(?i)s+', s.c)", "re.search(r'\\d|\\s', s.c)"),
+    *(
+        "f'{{s.c}}-{{s.a}}' {op} 'a-1'",
+        "str(s.a) == '1'",
+        "s.a in range(0, 5, 2)",
+        "max(s.c, 'a') == 'a'",
+    ),
+    *(
+        "isinstance(s.a, int)",
+        "s.a in (s.b, 1)",
+        "(s.a, s.c) in {{(1, 'a'), (2, 'b')}}",
+        "s.a > 'a'",
+    ),
+    *(
+        "s.a - s.b > timedelta(1)",
+        "(s.a - s.b).total_seconds() {op} 3600",
+        "(s.a - s.b).days {op} {k}",
+    ),
+    *(
+        "s.a + timedelta(hours=1) > s.b",
+        "s.a.hour {op} {k}",
+        "s.a.date() == s.b",
+        "s.a.microsecond",
+    ),
+    *(
+        "s.a + s.b {op} Decimal('1.5')",
+        "s.a * 2 {op} {k}",
+        "abs(s.a) {op} Decimal('0.5')",
+        "s.a {op} s.b",
+    ),
+)
 EFFECTS = (
     *(
         "self.count += 1",
@@ -165,11 +220,28 @@ TYPED = {
     pa.string(): ("", "a", "a", "b", "A", "1", " a", "ß"),
     pa.bool_(): (True, False),
 }
-TYPES = tuple(TYPED)
+SQL_TYPED = TYPED | {
+    pa.string(): (*TYPED[pa.string()], "S", "\u017f", "SS", "aa", "İ", "é1"),
+    pa.date32(): (date(1, 1, 1), date(2020, 2, 29), date(9999, 12, 31)),
+    pa.timestamp("us"): (
+        *(datetime(1, 1, 1), datetime(2020, 2, 29, 23, 59, 59, 999999), datetime(2020, 3, 1)),
+        datetime(9999, 12, 31, 23, 59, 59),
+    ),
+    pa.decimal128(9, 2): (
+        Decimal("0.00"),
+        Decimal("1.50"),
+        Decimal("-0.25"),
+        Decimal("9999999.99"),
+    ),
+    pa.decimal128(12, 5): (Decimal("0.00000"), Decimal("1.50000"), Decimal("-9999999.99999")),
+}
 
 HEADER = """
+import math
 import re
 from contextlib import nullcontext, suppress
+from datetime import timedelta
+from decimal import Decimal
 from functools import wraps
 PATTERN = re.compile('a|b')
 TABLE = {1: 2, 'a': 1, None: 0}
@@ -214,12 +286,15 @@ def forgetful(function):
 
 
 class Writer:
-    """One program, drawn with `random`."""
+    """One program, drawn with `random`; `for_sql`: with much that SQL has other words for."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, for_sql: bool = False) -> None:
         self._random = random
         self._loops = 0
+        self._typed = SQL_TYPED if for_sql else TYPED
         self._atoms = self._some(ATOMS, WILD_ATOMS, 3)
+        if for_sql:
+            self._atoms += random.choices(SQL_ATOMS, k=3)
         self._constants = self._some(CONSTANTS, WILD_CONSTANTS, 2)
         self._effects = self._some(("pass",), EFFECTS, 1)
         if random.random() < 0.15:
@@ -279,8 +354,10 @@ class Writer:
     def schema(self) -> pa.Schema:
         """A type for each field, which may or may not be null."""
         draw = self._random
-        fields = [pa.field(name, draw.choice(TYPES), draw.random() < 0.7) for name in "abc"]
-        inner = pa.struct([pa.field("x", draw.choice(TYPES), draw.random() < 0.7)])
+        fields = [
+            pa.field(name, draw.choice([*self._typed]), draw.random() < 0.7) for name in "abc"
+        ]
+        inner = pa.struct([pa.field("x", draw.choice([*self._typed]), draw.random() < 0.7)])
         return pa.schema([*fields, pa.field("r", inner, draw.random() < 0.5)])
 
     def row(self, schema: pa.Schema) -> dict[str, Any]:
@@ -291,7 +368,7 @@ class Writer:
             return None
         if pa.types.is_struct(field.type):
             return {each.name: self._value(each) for each in field.type}
-        return self._random.choice(TYPED[field.type])
+        return self._random.choice(self._typed[field.type])
 
     def _compound(self, body: list[str]) -> list[str]:
         """A loop, a `with`, or a `match` around a block."""

@@ -131,8 +131,8 @@ def violations_of(seed: int) -> list[str]:
     return list(violations(text, [writer.content() for _ in range(12)]))
 
 
-def typed_violations_of(seed: int, database: Any) -> list[str]:
-    writer = Writer(Random(f"typed {seed}"))
+def typed_violations_of(seed: int, database: Any, for_sql: bool = False) -> list[str]:
+    writer = Writer(Random(f"typed {seed}"), for_sql)
     text = writer.program()
     return list(typed_violations(text, writer.batch(), database))
 
@@ -157,14 +157,20 @@ def test_generated_filters_of_typed_contents(block, database):
         assert typed_violations_of(seed, database) == [], f"seed {seed}"
 
 
+def test_generated_filters_that_sql_has_other_words_for(block, database):
+    for seed in range(block * 100, block * 100 + 40):
+        assert typed_violations_of(seed, database, for_sql=True) == [], f"seed {seed}"
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(300)  # the first starts Spark
 def test_generated_filters_in_spark(many, spark):
     """Many predicates on the same rows, for a job of Spark takes long."""
     engine = Spark(spark)
-    writer = Writer(Random(f"spark {many}"))
-    batch = writer.batch(40)
-    programs = [load(writer.program()) for _ in range(100)]
+    random = Random(f"spark {many}")
+    batch = Writer(random, for_sql=many % 2 == 1).batch(40)
+    writers = (Writer(random, for_sql=many % 2 == 1) for _ in range(100))
+    programs = [load(writer.program()) for writer in writers]
     found = [extract(each["Filter"], 1, schema=batch.schema) for each in programs]
     conditions = [where(each.predicate, batch.schema, "spark") for each in found]
     keeps = engine.kept([each.keep for each in conditions], batch)

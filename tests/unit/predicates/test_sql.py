@@ -417,7 +417,8 @@ EXACT = {
     "max(size, 5) - min(size, 3) > 7 OR str(size) = '2'": True,
     "tags = 'n' OR tags IS NULL": True,
     "TRUTH(note) AND len(note) = 1": True,
-    "note IS NOT NULL AND upper(note) = 'N'": False,
+    "note IS NOT NULL AND upper(note) = 'N'": True,
+    "note IS NOT NULL AND title(note) = 'N'": False,
     "size % 1000 // 7 * size + 1 > 5": True,
 }
 on_orders = conditions_on(
@@ -505,7 +506,8 @@ TEXTS = {
     "route.origin = 'JFK'": "route['origin'] = 'JFK' OR route IS NULL",
     "route IS NOT NULL AND route.origin = 'JFK'": "route IS NOT NULL AND route['origin'] = 'JFK'",
     "startswith(tag, 'a') OR price < 1": "STARTS_WITH(tag, 'a') OR price < 1 OR tag IS NULL",
-    "lower(name) = 'ibm'": "LOWER(name) = 'ibm' OR STRLEN(name) <> LENGTH(name)",
+    "lower(name) = 'ibm'": r"REGEXP_MATCHES(name, '\A[Ii][Bb][Mm]\z')",
+    "lower(name) < 'ibm'": "LOWER(name) < 'ibm' OR STRLEN(name) <> LENGTH(name)",
     "lot + 1 > 10": "CAST(lot AS BIGINT) + 1 > 10",
     "size % 10 = 0": "((size % 10) + 10) % 10 = 0",
     "size != 0 AND lot / size > 1": "size <> 0 AND (CAST(lot AS DOUBLE) / NULLIF(size, 0) > 1 OR "
