@@ -33,7 +33,7 @@ from tables import Figures, write
 
 import activebroker as ab
 from activebroker.cli.demo.flights import ORIGINS, days
-from activebroker.spark import apply
+from activebroker.spark import apply, transpile_udfs
 from activebroker.spark.java import java_home
 
 Frame = Any
@@ -132,6 +132,52 @@ def by_pandas(function: Callable[[Any], bool], *columns: str) -> Way:
     )
 
 
+def by_transpiler(name: str, function: Callable[..., Any], *columns: str) -> Way:
+    """A plain UDF that a transpiler of Spark's makes a column of; see that it does."""
+    from pyspark.sql.functions import udf
+
+    def way(df: Frame) -> Frame:
+        session = df.sparkSession
+        transpile_udfs(session)
+        session.conf.set("spark.sql.experimental.optimizer.pyTranspilers", name)
+        found = df.filter(udf(function, "boolean", useArrow=False)(*columns))
+        if "Python" in found._jdf.queryExecution().executedPlan().toString():
+            raise SystemExit(f"{function.__name__} is not transpiled")
+        return found
+
+    return way
+
+
+def is_jfk(origin: str) -> bool:
+    return origin == "JFK"
+
+
+def in_2000(year: int) -> bool:
+    return year == 2000
+
+
+def neither(origin: str, dest: str) -> bool:
+    return not (origin == "JFK" or dest == "LAX")
+
+
+# In a filter, Spark leaves those to Python that may raise: its own form of `x > 1` does on a null.
+TRANSPILED: tuple[tuple[Callable[..., Any], tuple[str, ...], Callable[..., Any]], ...] = (
+    (is_jfk, ("origin",), lambda x: x.origin == "JFK"),
+    (in_2000, ("year",), lambda x: x.year == 2000),
+    (neither, ("origin", "dest"), lambda x: not (x.origin == "JFK" or x.dest == "LAX")),
+)
+
+
+def transpiled() -> Iterator[Work]:
+    """What Spark's own transpiler takes: by `apply`, and as the same UDF by ours."""
+    for function, columns, filter in TRANSPILED:
+        peers = {"Spark's transpiler": by_transpiler("catalyst", function, *columns)}
+        bounds = {"Spark's transpiler": 1.1}
+        name = f"UDF {function.__name__}"
+        yield Work(f"{name}, by apply", lambda df, f=filter: apply(df, f), peers, bounds)
+        yield Work(name, by_transpiler("activebroker", function, *columns), peers, bounds)
+
+
 def works() -> Iterator[Work]:
     from pyspark.sql import functions as f
     from pyspark.sql.functions import pandas_udf
@@ -201,6 +247,7 @@ def works() -> Iterator[Work]:
         },
         {"SQL": 1.15},
     )
+    yield from transpiled()
     yield Work(
         "opaque, 1 %",
         lambda df: apply(df, Chosen),

@@ -9,6 +9,16 @@ from activebroker.spark.java import java_home
 from activebroker.spark.place import SparkPlace
 from activebroker.spark.runner import SparkRunner
 from activebroker.spark.session import session, stop
+from activebroker.spark.transpile import transpile_udfs
 from activebroker.spark.udf import udf
 
-__all__ = ["SparkPlace", "SparkRunner", "apply", "java_home", "session", "stop", "udf"]
+__all__ = [
+    "SparkPlace",
+    "SparkRunner",
+    "apply",
+    "java_home",
+    "session",
+    "stop",
+    "transpile_udfs",
+    "udf",
+]

@@ -69,6 +69,8 @@ class Words:
             return cls((), {})
         found: dict[tuple[bool, ...], dict[str, None]] = {}
         for failure in failures:
+            if failure.seq < 0:  # it cannot be made here
+                return cls((), {})
             nulls = tuple(_is_null(rows[failure.seq], path) for path in fields)
             found.setdefault(nulls, {})[failure.error] = None
         return cls(fields, {nulls: _either(list(errors)) for nulls, errors in found.items()})

@@ -137,6 +137,8 @@ def _of_two_decimals(op: str, left: Value, right: Value) -> Bits:
 
 def _of_seconds(op: str, left: Value, value: int | float) -> Bits:
     """Compares microseconds: Python rounds their millionth, which keeps them in order."""
+    if left.high - left.low >= 2**62:
+        raise Unfaithful
     first, beyond = (
         bisect(range(left.low, left.high + 1), value, key=lambda count: count / _SECOND) + left.low
         for bisect in (bisect_left, bisect_right)

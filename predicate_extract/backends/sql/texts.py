@@ -167,6 +167,7 @@ def _count(text: Value, part: Value) -> Value:
         _length(text),
         sql=binary(exp.Sub, call("LENGTH", text.sql), call("LENGTH", rest)),
         high=2**31,
+        sql_type="",
     )
     times = len(str(part.constant.value))  # type: ignore[union-attr]
     return size if times == 1 else arithmetic("//", [size, constant(times)])
