@@ -1,4 +1,7 @@
-"""Tricky filters over a Parquet file, by Spark and in plain Python; most run no Python in Spark."""
+"""Tricky filters over a Parquet file, by Spark and in plain Python; most run no Python in Spark.
+
+A third of them, or with `--rounds 1` all.
+"""
 
 from __future__ import annotations
 
@@ -84,38 +87,42 @@ def parquet(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-def cases(parquet: Any) -> list[Case]:
-    return [Case.of(each, parquet) for each in TRICKY]
+def cases(parquet: Any, request: pytest.FixtureRequest) -> list[Case]:
+    step = 1 if request.config.getoption("rounds") else 3
+    return [Case.of(each, parquet) for each in TRICKY[::step]]
 
 
-@pytest.mark.parametrize("first", range(0, len(TRICKY), AT_ONCE))
-def test_spark_forwards_what_python_forwards(cases: list[Case], first: int) -> None:
+def test_spark_forwards_what_python_forwards(cases: list[Case]) -> None:
     from pyspark.sql.functions import lit
 
-    some = cases[first : first + AT_ONCE]
-    frames = [each.frame.select(lit(n).alias("n"), "number", "k") for n, each in enumerate(some)]
-    found: list[list[Any]] = [[] for _ in some]
-    for n, number, k in reduce(lambda one, two: one.union(two), frames).collect():
-        found[n].append((number, k))
-    for each, of_it in zip(some, found, strict=True):
-        assert sorted(of_it, key=str) == each.expected.forwarded, each.tricky.name
+    for first in range(0, len(cases), AT_ONCE):
+        some = cases[first : first + AT_ONCE]
+        frames = [
+            each.frame.select(lit(n).alias("n"), "number", "k") for n, each in enumerate(some)
+        ]
+        found: list[list[Any]] = [[] for _ in some]
+        for n, number, k in reduce(lambda one, two: one.union(two), frames).collect():
+            found[n].append((number, k))
+        for each, of_it in zip(some, found, strict=True):
+            assert sorted(of_it, key=str) == each.expected.forwarded, each.tricky.name
 
 
 def test_nine_of_ten_exact_ones_run_no_python(cases: list[Case]) -> None:
+    assert len(cases) >= 80
     exact = [
         each
         for each in cases
         if analyse(FilterSpec.of(each.tricky.filter), type_of(ROWS.schema)).exact
     ]
     in_python = {each.tricky.name for each in exact if each.runs_python}
-    assert in_python == IN_PYTHON.keys()
+    assert in_python == IN_PYTHON.keys() & {each.tricky.name for each in cases}
     assert len(exact) >= 0.9 * len(cases)
     assert len(in_python) <= 0.1 * len(exact)
 
 
 def test_comparisons_reach_the_parquet_file(cases: list[Case]) -> None:
     named = [each for each in cases if each.tricky.pushed]
-    assert len(named) >= 30
+    assert len(named) >= 10
     for each in named:
         (found,) = re.findall(r"PushedFilters: \[(.*?)\], ReadSchema", each.plan)
         assert each.tricky.pushed in found, each.tricky.name
@@ -133,7 +140,7 @@ def test_a_row_on_which_python_raises_fails_the_job_with_its_words(
             name = type(error).__name__
             text = name if isinstance(error, KeyError) else f"{name}: {error}"
             told.setdefault(text, (each, number))
-    assert len(told) > 12
+    assert len(told) > 5
     for words, (each, number) in told.items():
         frame = apply(parquet.filter(parquet.number == number), each.tricky.filter)
         with pytest.raises((SparkRuntimeException, PythonException)) as raised:
