@@ -115,6 +115,31 @@ class ReconfigurationFailed(ActiveBrokerError):
     message says which."""
 
 
+class LogInUse(ActiveBrokerError):
+    """Another writer has this log open: a log has one at a time."""
+
+
+class LogUnavailable(ActiveBrokerError, OSError):
+    """A log cannot be read or written: it is not there, the disk is full, or the disk failed. What
+    a log was to write then, and did not commit, is not stored."""
+
+
+class LogDamaged(ActiveBrokerError):
+    """A log's file does not hold what was written to it; `byte` is where in the file."""
+
+    def __init__(self, message: str, byte: int = 0) -> None:
+        super().__init__(message)
+        self.byte = byte
+
+
+class NotInLog(ActiveBrokerError, LookupError):
+    """A position that the log no longer has, or has not yet; `first` is the first that it has."""
+
+    def __init__(self, message: str, first: int = 0) -> None:
+        super().__init__(message)
+        self.first = first
+
+
 class MissingExtra(ActiveBrokerError, ImportError):
     """An optional part (Ray, Spark, the demo's data) is not installed."""
 
