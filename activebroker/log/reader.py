@@ -130,16 +130,21 @@ class Reader:
         size = 0
         try:
             for frame, payload in self._segment.walk(self._at, self._end(committed), most_bytes):
-                if max(frame.position, self._position) + min(frame.events, 1) > limit:
+                begin, end = frame.position, frame.position + frame.events
+                if not begin <= self._position <= end <= committed.position:
+                    raise self._segment.damage(
+                        frame.at, f"the record there is from position {begin} to {end}"
+                    )
+                if self._position + min(frame.events, 1) > limit:
                     break
-                if frame.position + frame.events > limit:
+                if end > limit:
                     raise ProtocolError(
-                        f"position {limit} is within the record from {frame.position} to "
-                        f"{frame.position + frame.events}: read up to one of those"
+                        f"position {limit} is within the record from {begin} to {end}: read up to "
+                        "one of those"
                     )
                 if frame.kind != TYPE:
                     entries.append(self._entry(frame, payload))
-                self._at, self._position = frame.end, frame.position + frame.events
+                self._at, self._position = frame.end, end
                 size += frame.end - frame.at
                 if size >= most_bytes and entries:
                     break
@@ -149,15 +154,10 @@ class Reader:
         return entries
 
     def _entry(self, frame: Frame, payload: memoryview) -> Entry:
-        had = self._position - frame.position
-        if not 0 <= had <= frame.events:
-            raise self._segment.damage(
-                frame.at, f"the record there begins at {frame.position}, not at {self._position}"
-            )
         batch = None
         if frame.kind == EVENTS:
             batch = self._segment.batch(frame, payload, self._types)
-            if had:
+            if had := self._position - frame.position:
                 batch = batch.slice(had, frame.events - had)
         return Entry(self._position, Record(frame.supplier, frame.upto, batch, frame.kind == ENDED))
 

@@ -118,11 +118,10 @@ def _read(segment: Segment, durable: int, name: str) -> tuple[End, int]:
         if damaged.byte < durable or _is_durable(segment, damaged.byte, size):
             raise
         log.warning(
-            "%s: cut from byte %d on, %d bytes that were not committed: %s",
+            "%s: cut at byte %d, %d bytes before its end: the rest was not written whole",
             segment.path,
             damaged.byte,
             size - damaged.byte,
-            damaged,
         )
     if end.size < durable:
         raise segment.damage(end.size, f"the file ends there, {durable:,} bytes were committed")
