@@ -18,6 +18,7 @@ from activebroker.fabric.callbacks import check_callback
 from activebroker.fabric.closing import CLOSING
 from activebroker.fabric.failures import FailureLog
 from activebroker.fabric.membership import PUBLISHING
+from activebroker.fabric.since import Since
 from activebroker.fabric.subscription import Batches
 from activebroker.runtime import Gap, WhenSlow
 from predicate_extract import Extraction
@@ -146,12 +147,14 @@ class Supplier(ClosingWrapper[blocking.Supplier]):
             await asyncio.sleep(0)
         await self._put(lambda: self.sync.publish(content, 0.0), timeout)
 
-    async def publish_batch(self, rows: Any, timeout: float = PUBLISHING) -> int:
+    async def publish_batch(
+        self, rows: Any, timeout: float = PUBLISHING, *, first_seq: int | None = None
+    ) -> int:
         """Publish many events, all or none, and none where this is cancelled; return how many.
-        Raises as that of activebroker.Supplier."""
+        `first_seq`, and what is raised, as that of activebroker.Supplier."""
         buffer = self.sync._buffer
         batches = await self._calls.run(lambda: buffer.batches_of(rows))
-        return await self._put(lambda: buffer.put_batches(batches, 0.0), timeout)
+        return await self._put(lambda: buffer.put_batches(batches, 0.0, first_seq), timeout)
 
     async def _put(self, put: Callable[[], R], timeout: float) -> R:
         while True:
@@ -165,6 +168,7 @@ class Channel(Wrapper[blocking.Channel]):
     """Suppliers put events in, consumers subscribe, filters derive new channels."""
 
     move = awaited(blocking.Channel.move)
+    positions = awaited(blocking.Channel.positions)
     close = awaited(blocking.Channel.close)
     supplier = opening(blocking.Channel.supplier, Supplier)
 
@@ -173,6 +177,7 @@ class Channel(Wrapper[blocking.Channel]):
         lambda made, calls: Channel(made, calls),
         undo=blocking.Channel.close,
     )
+    log = making(blocking.Channel.log, lambda made, calls: Channel(made, calls))
 
     async def reconfigure(self, *, timeout: float = 10.0, **values: object) -> None:
         """Set parameters of this channel's filter, as `activebroker.Channel.reconfigure` does."""
@@ -208,6 +213,9 @@ class Channel(Wrapper[blocking.Channel]):
         keep: int = 10_000,
         patience: float = 10.0,
         on_gap: Callable[[Gap], object] | None = None,
+        since: Since | None = None,
+        until: int | None = None,
+        follow: bool = True,
     ) -> Opening[Subscription]:
         """Take events, as `activebroker.Channel.subscribe` does.
 
@@ -222,6 +230,9 @@ class Channel(Wrapper[blocking.Channel]):
             keep=keep,
             patience=patience,
             on_gap=on_gap,
+            since=since,
+            until=until,
+            follow=follow,
         )
 
         async def make() -> Subscription:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from activebroker.directory.parts import SUPPLIER
+from activebroker.protocol.specs import LOG
 from activebroker.protocol.status import Status
 from derivation.split import MoveTo
 
@@ -22,10 +23,14 @@ class Placed:
     def at(self, broker: str) -> dict[str, list[int]]:
         """The channels whose filters were placed at a broker, each with its stages and those
         beside it."""
+
+        def logs(channel: str) -> bool:  # which stays where its disk is
+            return any(stage.engine == LOG for stage in self._channels[channel].stages)
+
         found: dict[str, list[int]] = {}
         for channel in self._channels.values():
             carrier = self._carrier(channel.name)
-            if carrier is not None and self._channels[carrier].at == broker:
+            if carrier is not None and self._channels[carrier].at == broker and not logs(carrier):
                 found.setdefault(carrier, []).extend(stage.id for stage in channel.stages)
         return found
 

@@ -8,31 +8,49 @@ from activebroker.core.errors import (
     ActiveBrokerError,
     Closed,
     InvalidFilter,
+    InvalidSubscription,
     NameTaken,
     PayloadRefused,
     UnknownChannel,
+    UnknownPlace,
     Unreachable,
     suggestion,
 )
 from activebroker.directory.context import Context
 from activebroker.directory.endings import Endings
 from activebroker.directory.leases import Leases
-from activebroker.directory.names import channel_named, free_name, open_names, place_named
-from activebroker.directory.parts import SUPPLIER, Derived, Inlet, Outlet, Root
+from activebroker.directory.names import (
+    brokers,
+    channel_named,
+    free_name,
+    open_names,
+    place_named,
+)
+from activebroker.directory.parts import (
+    FIXED_PLACES,
+    SUPPLIER,
+    Channel,
+    Derived,
+    Inlet,
+    Outlet,
+    Root,
+)
 from activebroker.directory.placing import Placing
 from activebroker.directory.requests import Change
 from activebroker.directory.versions import add_version, share_versions
 from activebroker.directory.wiring import Wiring
-from activebroker.protocol.orders import CloseOutlet, OpenOutlet
+from activebroker.protocol.orders import CloseOutlet, OpenOutlet, ReportLog
 from activebroker.protocol.requests import (
     CloseChannel,
     CloseSupplier,
     Derive,
+    FindLog,
     OpenChannel,
     OpenSupplier,
     Subscribe,
     Unsubscribe,
 )
+from activebroker.protocol.specs import LOG, Since
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +112,8 @@ class Channels:
             )
         outlet = Outlet(self._graph.new_id(), body.node, body.supplier)
         try:
-            yield [(body.node, OpenOutlet(outlet.id, channel.name, body.supplier))]
+            stream = self._graph.stream(outlet.id) if body.stream is None else body.stream
+            yield [(body.node, OpenOutlet(outlet.id, channel.name, body.supplier, stream))]
         except ActiveBrokerError:
             self._context.ask(body.node, CloseOutlet(outlet.id, finished=False))  # it may open late
             raise
@@ -114,13 +133,35 @@ class Channels:
 
     def subscribe(self, body: Subscribe) -> Change:
         channel = channel_named(self._graph, body.channel)
-        channel.inlets[body.inlet] = Inlet(body.inlet, body.node)
+        if body.since is not None:
+            channel = self._log_of(channel, body.since)
+        channel.inlets[body.inlet] = Inlet(body.inlet, body.node, body.predicate, log=body.since)
         try:
             yield from self._placing.connect(channel)
         except ActiveBrokerError:
             yield from self._wiring.remove_inlet(channel, body.inlet)
             raise
-        return None
+        return channel.name
+
+    def find_log(self, body: FindLog) -> Change:
+        log = self._log_of(channel_named(self._graph, body.channel), Since())
+        (found,) = yield [(stage.node, ReportLog(stage.id)) for stage in log.stages.values()]
+        return found
+
+    def _log_of(self, channel: Channel, since: Since) -> Derived:
+        """The log that keeps a channel's events, or the channel itself, if it is a log."""
+        for each in (channel, *self._graph.children(channel)):
+            if isinstance(each, Derived) and each.home and not each.closed:
+                if since.seqs and isinstance(each.parent, Derived):
+                    raise InvalidSubscription(
+                        f"The events of channel {each.parent.name!r} have the sequence numbers of "
+                        "those that its filter was given: give since as a time."
+                    )
+                return each
+        raise InvalidSubscription(
+            f"Channel {channel.name!r} has no log, so that only what is published from now on can "
+            "come: keep its events with channel.log(path, at=broker), or subscribe without since."
+        )
 
     def unsubscribe(self, body: Unsubscribe) -> Change:
         channel = self._graph.channels.get(body.channel)
@@ -133,6 +174,13 @@ class Channels:
     def derive(self, body: Derive) -> Change:
         parent = channel_named(self._graph, body.channel)
         nodes, engine = place_named(self._members, parent, body.at, body.node)
+        if body.log is not None:
+            if body.at in FIXED_PLACES:
+                raise UnknownPlace(
+                    f"A log is on the disk of a broker, and {body.at!r} is none: name one, "
+                    f"channel.log(path, at=...).{suggestion('', brokers(self._members))}"
+                )
+            engine = LOG
         if body.envelope.shared and body.at == SUPPLIER:
             raise InvalidFilter(
                 f"Filter {body.envelope.name} is shared (one instance for all suppliers) and so "
@@ -143,6 +191,12 @@ class Channels:
         if known is not None and not known.closed:
             if isinstance(known, Derived) and self._adopts(known, body):
                 known.owned, known.lease = True, body.lease
+                return known.info
+            if (
+                isinstance(known, Derived)
+                and body.log is not None
+                and (known.parent.name, known.home, known.log) == (body.channel, body.at, body.log)
+            ):
                 return known.info
             if isinstance(known, Root) or known.owned or known.lease is None:
                 raise NameTaken(f"A channel {name!r} exists already: choose another name.")
@@ -162,6 +216,8 @@ class Channels:
             asked=body.at,
             owner=body.node,
             lease=body.lease,
+            home=body.at if body.log is not None else "",
+            log=body.log,
         )
         share_versions(child, parent)
         self._graph.channels[name] = child
@@ -183,7 +239,8 @@ class Channels:
     def _adopts(self, known: Derived, body: Derive) -> bool:
         """Whether a process asks for a channel that an earlier process of its name derived."""
         ours = not known.owned and known.owner == body.node
-        return ours and (known.parent.name, known.envelope) == (body.channel, body.envelope)
+        known_as = known.parent.name, known.envelope, known.log
+        return ours and known_as == (body.channel, body.envelope, body.log)
 
     def end_unheld(self, name: str) -> Change:
         """End a channel whose lease has run out, unless somebody holds it again by now."""

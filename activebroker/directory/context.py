@@ -26,6 +26,7 @@ class Outside:
     # (key, after): have the directory's `timer_fired` called; None: do not, after all.
     set_timer: Callable[[str, float | None], None]
     now: Callable[[], float]
+    era: int = 0  # higher than the numbers of all streams of earlier fabrics
 
 
 class Context:
@@ -34,7 +35,7 @@ class Context:
     def __init__(self, me: Member, outside: Outside) -> None:
         self.me = me.name  # the node with the directory
         self.outside = outside
-        self.graph = Graph()
+        self.graph = Graph(outside.era)
         self.members: dict[str, Member] = {me.name: me}
 
     @property

@@ -40,6 +40,7 @@ from activebroker.protocol.requests import (
     CloseSupplier,
     Derive,
     Dismiss,
+    FindLog,
     Join,
     Leave,
     Move,
@@ -129,6 +130,8 @@ class Directory:
                 return self._channels.close_supplier(body)
             case Subscribe():
                 return self._channels.subscribe(body)
+            case FindLog():
+                return self._channels.find_log(body)
             case Unsubscribe():
                 return self._channels.unsubscribe(body)
             case Derive():

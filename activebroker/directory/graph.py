@@ -27,15 +27,21 @@ from activebroker.protocol.specs import UNPLACED
 class Graph:
     """The whole picture. Outlets, inlets, stages and flows get their ids here."""
 
-    def __init__(self) -> None:
+    def __init__(self, era: int = 0) -> None:
         self.channels: dict[str, Channel] = {}
         self.relays: dict[str, Relay] = {}
         self.flows: dict[int, Flow] = {}
+        self._era = era
         self._last_id = 0
 
     def new_id(self) -> int:
         self._last_id += 1
         return self._last_id
+
+    def stream(self, id: int) -> int:
+        """The number of the stream that begins with an outlet or a stage: higher than those of all
+        streams that began earlier."""
+        return self._era + id
 
     def at(self, node: str) -> str:
         """What a node has, in words."""
@@ -180,7 +186,8 @@ class Graph:
     def place(self, made: Made, node: str, engine: str = "python") -> Stage:
         """Put a stage of a derived channel, or of a relay, on a node: with an inlet on the parent
         channel and an outlet on its own."""
-        stage = Stage(self.new_id(), node, engine)
+        id = self.new_id()
+        stage = Stage(id, node, engine, self.stream(id))
         made.stages[stage.id] = stage
         made.outlets[stage.id] = Outlet(stage.id, node, made.supplier)
         self.input(made, stage)

@@ -44,6 +44,11 @@ class Moves:
                 f"Channel {channel.name!r} is not derived, there is no filter to move. To hand a "
                 "supplier's fan-out to a broker use supplier.offload(to=...)."
             )
+        if channel.home:
+            raise MoveFailed(
+                f"Channel {channel.name!r} is a log: it stays at {channel.home!r}, where its disk "
+                "is."
+            )
         parent = channel.parent
         nodes, engine = place_named(self._members, parent, body.to, body.node)
         if channel.envelope.shared and body.to == SUPPLIER:

@@ -31,11 +31,14 @@ def place_named(
         return [node], "spark"
     member = members.get(at)
     if member is None or not member.is_broker:
-        brokers = [m.name for m in members.values() if m.is_broker]
-        raise UnknownPlace(
-            f"There is no broker {at!r} in the fabric." + suggestion(at, [*brokers, *FIXED_PLACES])
-        )
+        known = [*brokers(members), *FIXED_PLACES]
+        raise UnknownPlace(f"There is no broker {at!r} in the fabric." + suggestion(at, known))
     return [at], "python"
+
+
+def brokers(members: dict[str, Member]) -> list[str]:
+    """The names of the brokers."""
+    return [each.name for each in members.values() if each.is_broker]
 
 
 def open_names(graph: Graph) -> list[str]:

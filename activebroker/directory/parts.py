@@ -9,7 +9,15 @@ from typing import ClassVar
 
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope
-from activebroker.protocol.specs import ChannelInfo, Checkpoint, FlowSpec, Offsets, StageSpec
+from activebroker.protocol.specs import (
+    ChannelInfo,
+    Checkpoint,
+    FlowSpec,
+    LogSpec,
+    Offsets,
+    Since,
+    StageSpec,
+)
 
 SUPPLIER, CONSUMER, SPARK = "supplier", "consumer", "spark"
 FIXED_PLACES = (SUPPLIER, CONSUMER, SPARK)
@@ -41,6 +49,7 @@ class Inlet:
     beside: bool = False
     recovers: bool = False  # if its node is lost, what it feeds goes on elsewhere
     certain: bool = True  # False: the predicate is wider than the filter's
+    log: Since | None = None  # where in the channel's log it begins
 
     @property
     def subscribers(self) -> int | str:
@@ -66,6 +75,7 @@ class Stage:
     id: int
     node: str
     engine: str = "python"
+    stream: int = 0  # higher than the numbers of all streams that began before it
 
 
 @dataclass(slots=True)
@@ -87,6 +97,7 @@ class Flow:
         resumes: bool = False,
         follows: bool = False,
         began: Offsets | None = None,
+        log: Since | None = None,
     ) -> FlowSpec:
         return FlowSpec(
             self.id,
@@ -104,6 +115,7 @@ class Flow:
             follows,
             began or {},
             self.inlet.certain,
+            self.inlet.log or log,
         )
 
 
@@ -181,6 +193,8 @@ class Derived(_Channel):
     # until then it can go on elsewhere.
     returning: bool = False
     stopped: bool = False  # by an error, so that it does not go on anywhere
+    log: LogSpec | None = None  # it is the log of its parent's events
+    home: str = ""  # then: the broker on whose disk it is
 
     @property
     def root(self) -> Root:
@@ -221,7 +235,15 @@ class Derived(_Channel):
         self, stage: Stage, recovers: bool, checkpoint: Checkpoint | None = None
     ) -> StageSpec:
         return StageSpec(
-            stage.id, self.name, stage.engine, self.envelope, self.owner, recovers, checkpoint
+            stage.id,
+            self.name,
+            stage.engine,
+            self.envelope,
+            self.owner,
+            recovers,
+            checkpoint,
+            stream=stage.stream,
+            log=self.log,
         )
 
 
@@ -231,6 +253,7 @@ class Relay:
     as a filter's is."""
 
     recovers: ClassVar[bool] = True
+    home: ClassVar[str] = ""
     name: str
     parent: Root  # the supplier's channel
     supplier: str

@@ -82,7 +82,9 @@ class Recoveries:
         lost = [
             each
             for each in self._graph.all_made()
-            if each.recovers and any(s.node == node for s in each.stages.values())
+            if each.recovers
+            and not each.home  # a log runs no code of users, and causes no death
+            and any(s.node == node for s in each.stages.values())
         ]
         now = self._context.now
         self._cut_off = [each for each in self._cut_off if now - each[0] < TOGETHER]
@@ -127,25 +129,29 @@ class Recoveries:
         name, now = made.name, self._context.now
         search = self._waiting.pop(name, None) or Search(now)
         search.left = (*search.left, *also)
-        relay = isinstance(made, Relay)  # it runs no code of users, and causes no deaths
-        if not relay and (why := self._recovery.impossible(made)):
+        # These run no code of users, and cause no deaths.
+        harmless = isinstance(made, Relay) or bool(made.home)
+        if not harmless and (why := self._recovery.impossible(made)):
             return f"it could not go on elsewhere: {why}"
         record = self._records.get(name, Record())
         inputs = inputs_of(made)
-        if not relay and (why := record.spent(self._budget, inputs, now)):
+        if not harmless and (why := record.spent(self._budget, inputs, now)):
             return f"it is in quarantine: {why}"
-        if not relay and (pause := record.pause(now)) > 1e-6:
+        if not harmless and (pause := record.pause(now)) > 1e-6:
             log.info("what makes channel %r goes on in %.1f s", name, pause)
             search.none = now + pause
             yield from self._later(made, search, pause)
             return ""
         self._checkpoints.forget(name)
-        deaths = 0 if relay else record.by_one_event(inputs)
+        deaths = 0 if harmless else record.by_one_event(inputs)
         suspect = deaths >= self._budget.suspect
-        taken = [] if relay else self._on_trial(made, deaths)
+        taken = [] if harmless else self._on_trial(made, deaths)
         places = self._recovery.candidates(made, deaths > 0, suspect, taken)
+        if made.home and not places:
+            yield from self._later(made, search, LOOK_UP)  # as long as its broker takes to be back
+            return ""
         refused = search.refusals
-        places = [each for each in places if not refused.final(self._members[each])]
+        places = [each for each in places if made.home or not refused.final(self._members[each])]
         spared = any(map(self._recovery.is_spare, places))
         patience = LONGEST_WAIT if not places else WAIT if deaths else 0.0
         if taken:  # there is a broker, where another filter is tried now
@@ -173,7 +179,10 @@ class Recoveries:
         if why := self._recovery.impossible(made):
             return f"it could not go on elsewhere: {why}"
         refused, lasts = search.refusals, self._context.now - since
-        may_yet = any(not refused.final(self._members.get(each)) for each in places)
+        # A log may be in the hands of the process before, which ends.
+        may_yet = bool(made.home) or any(
+            not refused.final(self._members.get(each)) for each in places
+        )
         if may_yet and lasts < LONGEST_WAIT:
             yield from self._later(made, search, ONCE_MORE)
             return ""

@@ -30,7 +30,7 @@ from activebroker.directory.parts import (
 from activebroker.directory.requests import Attempt, Change
 from activebroker.directory.wiring import Wiring
 from activebroker.protocol.orders import Deploy, OpenFlow, ReleaseInlet, ReportNode, Undeploy
-from activebroker.protocol.specs import Member, Offsets, later
+from activebroker.protocol.specs import Member, Offsets, Since, later
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,11 @@ class Recovery:
 
         It goes to none of `avoid`. If its host `died`, perhaps by the filter, it does not go to the
         directory's node, unless that has derived it. A `suspect` goes only to other brokers.
+
+        A log goes on where its disk is, and nowhere else.
         """
+        if made.home:
+            return [made.home] if made.home in self._members else []
         load = dict.fromkeys((m.name for m in self._members.values() if m.is_broker), 0)
         for each in self._graph.all_made():
             for stage in each.stages.values():
@@ -180,7 +184,7 @@ class Recovery:
         """Note in the picture that a filter goes on at a node."""
         channel.left.clear()
         channel.returning = False
-        if not channel.beside:
+        if not channel.beside and not channel.home:
             gone = f"The process at {channel.at!r}, where it ran, is gone."
             self._graph.relocate(channel, node)
             channel.instead = gone
@@ -270,8 +274,10 @@ class Recovery:
         # The supplier's own outlet may not have sent yet all that it gave the relay's subscribers
         # before the offload.
         follows = isinstance(made, Relay)
+        # A log may have more than its last process could send, also to a subscriber with nothing.
+        log = Since() if made.home else None
         yield from self._wiring.tidy(
-            (stage.node, OpenFlow(flow.spec(since=at, follows=follows, began=began)))
+            (stage.node, OpenFlow(flow.spec(since=at, follows=follows, began=began, log=log)))
             for flow, at in down
             for began in [made.subscribers.get(flow.inlet.subscriber, {})]
         )

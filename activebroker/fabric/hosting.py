@@ -13,10 +13,18 @@ from activebroker.directory.deaths import Budget
 from activebroker.directory.parts import FIXED_PLACES
 from activebroker.fabric.keys import find_key, is_loopback, signing_key
 from activebroker.filters import Envelope, Payload, Runner
+from activebroker.node.logwriter import LogWriter
 from activebroker.protocol.messages import FailuresReported
 from activebroker.protocol.requests import Join, Leave
-from activebroker.protocol.specs import Member
-from activebroker.runtime import MakeRunner, Runtime, Succession, python_runner, warm_up
+from activebroker.protocol.specs import LOG, Member, StageSpec
+from activebroker.runtime import (
+    MakeRunner,
+    Runtime,
+    Succession,
+    open_log,
+    python_runner,
+    warm_up,
+)
 from activebroker.spark import SparkRunner  # not when used: Spark has to end after fabrics
 from activebroker.transport import (
     Claim,
@@ -262,10 +270,14 @@ def step_down(broker: Runtime, patience: float) -> None:
 def engines(key: bytes) -> dict[str, MakeRunner]:
     """The engines on which a node can run filters."""
 
-    def spark_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
-        return SparkRunner(payload, envelope, channel=channel, key=key)
+    def spark_runner(payload: Payload, envelope: Envelope, stage: StageSpec) -> Runner:
+        return SparkRunner(payload, envelope, channel=stage.channel, key=key)
 
-    return {"python": python_runner, "spark": spark_runner}
+    def log_writer(payload: Payload, envelope: Envelope, stage: StageSpec) -> LogWriter:
+        assert stage.log is not None
+        return open_log(stage.log, payload.input)
+
+    return {"python": python_runner, "spark": spark_runner, LOG: log_writer}
 
 
 def _advertised(address: str) -> str:

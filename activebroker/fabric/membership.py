@@ -212,6 +212,24 @@ class Membership:
         if self._rejoining is not None:
             self._runtime.wait_complete(time_left(patience))
 
+    def sync(self, buffer: PublishBuffer, patience: float) -> None:
+        """Wait until what was published is acknowledged."""
+        end = time.monotonic() + patience
+
+        def left() -> float:
+            return max(0.0, end - time.monotonic())
+
+        def sync() -> bool:
+            if not buffer.empty:  # another node has to take some of it once more
+                return False
+            self._runtime.sync(buffer, left())
+            return True
+
+        while True:
+            self.flush(buffer, left())
+            if self.steadily(sync, left()):
+                return
+
     def publish_no_more(self, buffer: PublishBuffer) -> None:
         self._program.suppliers.pop(id(buffer), None)
 

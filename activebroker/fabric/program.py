@@ -13,6 +13,7 @@ from activebroker.core.errors import (
     ActiveBrokerError,
     DeadlineExceeded,
     NameTaken,
+    UnknownChannel,
     UnknownPlace,
     Unreachable,
 )
@@ -75,15 +76,18 @@ class Program:
             _ask(runtime, opening, lambda error: log.error("%s", error))
         until = time.monotonic() + RETURNING
         for deriving in self._derived.values():
-            error = _derive(runtime, deriving)
-            while isinstance(error, UnknownPlace) and time.monotonic() < until:
-                time.sleep(LOOK_UP)  # its broker has lost the fabric, too, and is not back yet
-                error = _derive(runtime, deriving)
-            if error is not None:
-                _underived(error)
+            # Its broker may have lost the fabric, too, and not be back yet.
+            _insist(runtime, deriving, UnknownPlace, until, _underived)
         for inlet, queue in list(self.subscriptions.items()):
             runtime.open_inlet(inlet, queue)
-            _ask(runtime, Subscribe(queue.channel, runtime.name, inlet), queue.end)
+            subscribing = Subscribe(queue.channel, runtime.name, inlet)
+            if (since := queue.since) is None:
+                _ask(runtime, subscribing, queue.end)
+                continue
+            since = structs.replace(since, had=runtime.received(inlet))
+            subscribing = structs.replace(subscribing, since=since)
+            # The process that has made the log may not be back yet.
+            _insist(runtime, subscribing, UnknownChannel, until, queue.end)
         for buffer in list(self.suppliers.values()):
             opening_one = OpenSupplier(buffer.channel, buffer.supplier, runtime.name)
             outlet = _ask(runtime, opening_one, buffer.fail)
@@ -108,10 +112,23 @@ def _ask(runtime: Runtime, body: CallBody, refused: Callable[[ActiveBrokerError]
         return None
 
 
-def _derive(runtime: Runtime, deriving: Derive) -> ActiveBrokerError | None:
-    refusals: list[ActiveBrokerError] = []
-    _ask(runtime, deriving, refusals.append)
-    return refusals[0] if refusals else None
+def _insist(
+    runtime: Runtime,
+    body: CallBody,
+    passing: type[ActiveBrokerError],
+    until: float,
+    refused: Callable[[ActiveBrokerError], object],
+) -> None:
+    """Ask again until a monotonic time, as long as the answer is an error that may pass."""
+    while True:
+        refusals: list[ActiveBrokerError] = []
+        _ask(runtime, body, refusals.append)
+        if not refusals:
+            return
+        if not isinstance(refusals[0], passing) or time.monotonic() > until:
+            refused(refusals[0])
+            return
+        time.sleep(LOOK_UP)
 
 
 def _underived(error: ActiveBrokerError) -> None:

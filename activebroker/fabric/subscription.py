@@ -44,13 +44,12 @@ class Subscription(Closing, Bound):
     def __init__(
         self,
         membership: Membership,
-        channel: str,
         inlet: int,
         events: EventQueue,
         callback: Callable[[Event], object] | None,
         timeout: float | None,
     ) -> None:
-        self.channel = channel
+        self.channel = events.channel
         self.timeout = timeout
         self.errors = FailureLog()
         self._membership = membership
@@ -108,7 +107,9 @@ class Subscription(Closing, Bound):
         """Take no more events; those that have come can still be iterated over. Raises what the
         callback has raised, if it has."""
         if not self._closed:
-            self._closed, over = True, self._queue.complete
+            since = self._queue.since
+            goes_on = since is None or not (since.ends or since.until is not None)
+            self._closed, over = True, goes_on and self._queue.complete
             self._membership.forget(self)
             self._membership.close_inlet(self._inlet)
             if not over:

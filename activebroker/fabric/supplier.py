@@ -45,13 +45,19 @@ class Supplier(Publishing, Bound):
         """
         self._buffer.put(content, timeout)
 
-    def publish_batch(self, rows: Any, timeout: float = PUBLISHING) -> int:
+    def publish_batch(
+        self, rows: Any, timeout: float = PUBLISHING, *, first_seq: int | None = None
+    ) -> int:
         """Publish many events, all or none; return how many.
 
-        `rows` is a pyarrow RecordBatch or Table, a pandas DataFrame, or a list of contents.
+        `rows` is a pyarrow RecordBatch or Table, a pandas DataFrame, or a list of contents. With
+        `first_seq`, not less than `published`, they are numbered from there on, and come into a log
+        all or none, whoever dies: who opens a supplier with a `stream` of its own can publish a
+        batch again, and a log drops it if it has it.
+
         Raises as `publish` does.
         """
-        return self._buffer.put_table(rows, timeout)
+        return self._buffer.put_table(rows, timeout, first_seq)
 
     def offload(
         self,
@@ -75,13 +81,18 @@ class Supplier(Publishing, Bound):
         place = self._membership.place(to)
         self._membership.derive_elsewhere(Offload(self.channel, self.name, place, timeout, named))
 
-    def flush(self, timeout: float = PUBLISHING) -> None:
-        """Wait until what was published is on its way.
+    def flush(self, timeout: float = PUBLISHING, *, acknowledged: bool = False) -> None:
+        """Wait until what was published is on its way; if it is to be `acknowledged`, until it
+        cannot be lost by the death of any process: it is on disk in the channel's logs, and filters
+        at brokers have a checkpoint after it.
 
-        Raises DeadlineExceeded once nothing was taken for `timeout` seconds, and EventRefused or
-        Unreachable if events were lost.
+        Raises DeadlineExceeded once nothing was taken for `timeout` seconds, or not all was
+        acknowledged within them, and EventRefused or Unreachable if events were lost.
         """
-        self._membership.flush(self._buffer, timeout)
+        if acknowledged:
+            self._membership.sync(self._buffer, timeout)
+        else:
+            self._membership.flush(self._buffer, timeout)
 
     def close(self) -> None:
         """End this supplier's stream after what it has published.

@@ -108,8 +108,7 @@ class Departing:
                 upto = acknowledged.get(outlet.id)
                 end = EndSupplier(outlet.id, False, Unreachable(reason), upto)
                 self._context.effects.append(end)
-            outlet.abandon()
-            self._plane.touch(outlet.id)
+            self._outlets.abandon(outlet, Unreachable(reason))
         self.forget_peers()
 
     def forget_peers(self) -> None:

@@ -12,9 +12,12 @@ from typing import Any
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, in_order
 from activebroker.filters import Envelope, Failure, RunResult
+from activebroker.matching import Chunk
+from activebroker.protocol.flows import StreamEnded
 from activebroker.protocol.frame import Buffers
 from activebroker.protocol.messages import CallBody, FailuresReported
-from activebroker.protocol.specs import Offset, Offsets, StageSpec
+from activebroker.protocol.specs import Offset, Offsets, Since, StageSpec
+from derivation.protocol import Error
 
 # --- inputs -----------------------------------------------------------------------------------
 
@@ -93,11 +96,22 @@ class RequestMade:
 
 
 @dataclass(frozen=True, slots=True)
+class SyncAsked:
+    """The user wants to know when all that was published at an outlet so far is acknowledged.
+    `Reply` with the same id tells."""
+
+    id: int
+    outlet: int
+
+
+@dataclass(frozen=True, slots=True)
 class InletOpened:
     """The user opened the receiving end of a subscription."""
 
     inlet: int
     received: Offsets = field(default_factory=dict)  # at the program's node before this one
+    logged: bool = False  # what comes is from a log, whose offsets hold in any fabric
+    ends: bool = False  # it ends with its flow, though the channel goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +120,22 @@ class InletClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class LogState:
+    """What a log has: all from the position `first` to `position`, and of each supplier all before
+    its offset."""
+
+    first: int
+    position: int
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
 class StageLoaded:
     """A payload was verified and unpacked, or refused with `error`."""
 
     stage: int
     error: str | None = None
+    log: LogState | None = None  # of a log's stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +145,27 @@ class WorkDone:
     stage: int
     result: RunResult
     cpu_seconds: float = 0.0  # used by the filter since the last answer, also for snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class LogAppended:
+    """The items are on disk, or could not be written; then nothing more can."""
+
+    stage: int
+    first: int  # the first position that is kept
+    error: Error | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """What was read for a flow."""
+
+    stage: int
+    flow: int
+    position: int  # of the first item
+    items: tuple[Chunk | StreamEnded, ...] = ()
+    since: Offsets = field(default_factory=dict)  # what `start` leaves out, if it was looked up
+    error: Error | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +207,13 @@ Input = (
     | SupplierDrained
     | BatchConsumed
     | RequestMade
+    | SyncAsked
     | InletOpened
     | InletClosed
     | StageLoaded
     | WorkDone
+    | LogAppended
+    | LogRead
     | StateSnapshotted
     | StateFailed
     | StageChanged
@@ -308,6 +357,32 @@ class RunStage:
 
 
 @dataclass(frozen=True, slots=True)
+class AppendLog:
+    """Append to the stage's log, in order, and bring it to disk. `LogAppended` answers; until then
+    the node asks for nothing more to be appended."""
+
+    stage: int
+    items: tuple[Chunk | StreamEnded, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Read from the stage's log for a flow, from a position on; `LogRead` answers.
+
+    Without a position it is looked up: where `start` says, and after what the subscriber has
+    already, `since`.
+    """
+
+    stage: int
+    flow: int
+    position: int | None
+    upto: int  # the position where to stop
+    nbytes: int  # to read, about
+    start: Since | None = None
+    since: Offsets = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotStage:
     """Take the filter's state; `StateSnapshotted` answers."""
 
@@ -379,6 +454,8 @@ Effect = (
     | ResumeOutlet
     | LoadStage
     | RunStage
+    | AppendLog
+    | ReadLog
     | SnapshotStage
     | RestoreStage
     | ChangeFilter

@@ -11,10 +11,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from activebroker.core.errors import ActiveBrokerError
+from activebroker.core.errors import ActiveBrokerError, LogUnavailable, flatten
 from activebroker.filters import Envelope, Failure, FilterRunner, Payload, Runner, RunResult
 from activebroker.node.effects import (
+    AppendLog,
     ChangeFilter,
+    LogAppended,
+    LogRead,
+    ReadLog,
     RestoreStage,
     RunStage,
     SnapshotStage,
@@ -24,22 +28,25 @@ from activebroker.node.effects import (
     StateSnapshotted,
     WorkDone,
 )
+from activebroker.node.logwriter import LogWriter
 from activebroker.protocol.specs import StageSpec
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MakeRunner = Callable[[Payload, Envelope, str], Runner]
+MakeRunner = Callable[[Payload, Envelope, StageSpec], Runner | LogWriter]
 Unpack = Callable[[Envelope], Payload]
-Work = RunStage | RestoreStage | SnapshotStage | ChangeFilter
-Answer = StageLoaded | WorkDone | StateFailed | StateSnapshotted | StageChanged
+Work = RunStage | RestoreStage | SnapshotStage | ChangeFilter | AppendLog | ReadLog
+Answer = (
+    StageLoaded | WorkDone | StateFailed | StateSnapshotted | StageChanged | LogAppended | LogRead
+)
 
 
-def python_runner(payload: Payload, envelope: Envelope, channel: str) -> Runner:
+def python_runner(payload: Payload, envelope: Envelope, stage: StageSpec) -> Runner:
     """Runs the filter in this process."""
     return FilterRunner(
         payload,
-        channel=channel,
+        channel=stage.channel,
         name=envelope.name,
         shared=envelope.shared,
         stop_on_error=envelope.on_error == "stop",
@@ -56,7 +63,7 @@ class Executor:
         self.spec = spec
         self._unpack = unpack
         self._engines = engines
-        self._runner: Runner | None = None
+        self._runner: Runner | LogWriter | None = None
 
     def load(self) -> StageLoaded:
         envelope = self.spec.envelope
@@ -65,16 +72,19 @@ class Executor:
             make = self._engines.get(self.spec.engine)
             if make is None:
                 raise ActiveBrokerError(f"This node cannot run filters on {self.spec.engine!r}.")
-            self._runner = make(self._unpack(envelope), envelope, self.spec.channel)
+            self._runner = make(self._unpack(envelope), envelope, self.spec)
         except BaseException as error:  # noqa: BLE001 - a payload can raise anything
             return StageLoaded(self.spec.id, _text(error))
-        return StageLoaded(self.spec.id)
+        log = self._runner.state if isinstance(self._runner, LogWriter) else None
+        return StageLoaded(self.spec.id, log=log)
 
     def carry_out(self, work: Work) -> list[Answer]:
         """Do a piece of work. The answer is empty if the filter was not loaded: the node knows."""
         runner, stage = self._runner, self.spec.id
         if runner is None:
             return []
+        if isinstance(runner, LogWriter):
+            return self._log(runner, work)
         match work:
             case RunStage(_, items, idle, end):
                 if idle:
@@ -97,6 +107,22 @@ class Executor:
                     return [StageChanged(stage, {}, _text(error))]
                 taken, failed = self._attempt(runner.snapshot)
                 return [*self._state_failed(failed), StageChanged(stage, taken or {})]
+        return []  # for a log, and this is none
+
+    def _log(self, log: LogWriter, work: Work) -> list[Answer]:
+        """Append to a log, or read from it."""
+        match work:
+            case AppendLog(stage, items):
+                try:
+                    return [LogAppended(stage, log.append(items))]
+                except BaseException as error:  # noqa: BLE001 - whatever a disk does
+                    return [LogAppended(stage, 0, flatten(_of_the_log(error)))]
+            case ReadLog(stage, flow):
+                try:
+                    return [log.read(work)]
+                except BaseException as error:  # noqa: BLE001 - as above
+                    return [LogRead(stage, flow, 0, error=flatten(_of_the_log(error)))]
+        return []  # it has no state
 
     def close(self) -> None:
         if self._runner is not None:
@@ -114,6 +140,10 @@ class Executor:
 
     def _state_failed(self, failed: list[Failure]) -> list[Answer]:
         return [StateFailed(self.spec.id, tuple(failed))] if failed else []
+
+
+def _of_the_log(error: BaseException) -> ActiveBrokerError:
+    return error if isinstance(error, ActiveBrokerError) else LogUnavailable(_text(error))
 
 
 def _text(error: BaseException) -> str:

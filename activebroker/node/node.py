@@ -49,6 +49,8 @@ from activebroker.node.effects import (
     Input,
     Knock,
     Legacy,
+    LogAppended,
+    LogRead,
     PeerAbsent,
     PeerEnded,
     PeerHeard,
@@ -62,6 +64,7 @@ from activebroker.node.effects import (
     StateFailed,
     StateSnapshotted,
     SupplierDrained,
+    SyncAsked,
     TimerFired,
     WorkDone,
 )
@@ -109,8 +112,8 @@ TICK = 0.1  # seconds between looks at the links
 class Node:
     """A process's part of the fabric.
 
-    `directory` is the name of the node with the directory: this one, with a `budget` for recovery,
-    or a peer.
+    `directory` is the name of the node with the directory: this one, with a `budget` for recovery
+    and an `era`, a number that has grown by more than the parts of any earlier fabric; or a peer.
 
     With `before`, what the program's node before has left behind, this node goes on from there: its
     outlets first wait for the subscribers of that node. And it departs when its own fabric is lost.
@@ -123,6 +126,7 @@ class Node:
         registry: TypeRegistry,
         budget: Budget = Budget(),  # noqa: B008 - a frozen value
         before: Legacy | None = None,
+        era: int = 0,
     ) -> None:
         self.name = me.name
         self.registry = registry
@@ -153,6 +157,7 @@ class Node:
                 incarnation=self.peers.incarnation,
                 set_timer=self._set_timer,
                 now=lambda: context.now,
+                era=era,
             )
             self.directory = Directory(me, outside, budget)
 
@@ -181,12 +186,16 @@ class Node:
                 self.outlets.publish(outlet, Chunk(batch))
             case BatchConsumed(inlet, flow, nbytes):
                 self.inlets.consumed(inlet, flow, nbytes)
-            case StageLoaded() | WorkDone() | StateSnapshotted() | StateFailed() | StageChanged():
+            case StageLoaded() | WorkDone() | LogAppended() | LogRead():
+                self.orders.driver_answered(input)
+            case StateSnapshotted() | StateFailed() | StageChanged():
                 self.orders.driver_answered(input)
             case RequestMade():
                 self._request(input)
-            case InletOpened(inlet, received):
-                self.inlets.open(inlet, received)
+            case SyncAsked(id, outlet):
+                self.outlets.sync(id, outlet)
+            case InletOpened():
+                self.inlets.open(input)
             case InletClosed(inlet):
                 self.inlets.close(inlet)
             case SupplierDrained(outlet, finished):

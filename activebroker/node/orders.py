@@ -10,6 +10,7 @@ from activebroker.directory.context import Done
 from activebroker.filters import Failure
 from activebroker.node.counters import counters
 from activebroker.node.dataplane.inlets import Inlets
+from activebroker.node.dataplane.logged import LogOutlet
 from activebroker.node.dataplane.outlets import Outlets
 from activebroker.node.dataplane.plane import FilterChanged, Plane
 from activebroker.node.dataplane.saving import SavingState
@@ -20,6 +21,9 @@ from activebroker.node.effects import (
     DrainSupplier,
     LeaveFabric,
     LoadStage,
+    LogAppended,
+    LogRead,
+    LogState,
     RestoreStage,
     StageChanged,
     StageLoaded,
@@ -27,6 +31,7 @@ from activebroker.node.effects import (
     StateSnapshotted,
     WorkDone,
 )
+from activebroker.node.executor import Answer
 from activebroker.node.links.peers import Peers
 from activebroker.node.moves import Moves
 from activebroker.protocol.messages import FailuresReported
@@ -45,6 +50,7 @@ from activebroker.protocol.orders import (
     OpenOutlet,
     Order,
     ReleaseInlet,
+    ReportLog,
     ReportNode,
     ReportSent,
     ReportStory,
@@ -92,15 +98,19 @@ class Orders:
         if (done := self._changing.pop(fact.stage, None)) is not None:
             done(fact.outcome, None)
 
-    def driver_answered(
-        self, answer: StageLoaded | WorkDone | StateSnapshotted | StateFailed | StageChanged
-    ) -> None:
+    def driver_answered(self, answer: Answer) -> None:
         """Go on after what the driver has done for a stage; the stage may be gone meanwhile."""
         stage = self._plane.stages.get(answer.stage)
         match answer:
-            case StageLoaded(stage_id, error):
+            case StageLoaded(stage_id, error, log):
+                if stage is not None and log is not None:
+                    error = self._begin_log(stage, log)
                 if not self._moves.loaded(stage_id, error):
                     self._loaded(stage_id, error)
+            case LogAppended(_, first, failure) if stage is not None:
+                stage.appended(first, failure)
+            case LogRead() if stage is not None and isinstance(stage.outlet, LogOutlet):
+                stage.outlet.read(answer)
             case WorkDone(_, result, cpu_seconds):
                 self._stages.cpu_seconds += cpu_seconds
                 if stage is not None:
@@ -125,8 +135,8 @@ class Orders:
     def _answer(self, order: Order) -> Any:
         """Carry out an order at once; return the answer."""
         match order:
-            case OpenOutlet(outlet, channel, supplier):
-                self._outlets.open(outlet, channel, supplier)
+            case OpenOutlet(outlet, channel, supplier, stream):
+                self._outlets.open(outlet, channel, supplier, stream)
             case CloseOutlet(outlet, finished):
                 self._close_outlet(outlet, finished)
             case OpenFlow(spec):
@@ -159,6 +169,9 @@ class Orders:
                 return kept
             case StepDown():
                 self._context.effects.append(LeaveFabric())
+            case ReportLog(stage_id):
+                outlet_ = self._plane.outlets.get(stage_id)
+                return outlet_.positions if isinstance(outlet_, LogOutlet) else None
             case ReportNode():
                 return counters(self._plane, self._stages.cpu_seconds, self._moves, self._peers)
             case ReportStory(move):
@@ -191,6 +204,18 @@ class Orders:
             if (stage := self._plane.stages.get(stage_id)) is not None:  # else it was taken down
                 self._stages.start(stage)
             done(None, None)
+
+    def _begin_log(self, stage: Stage, log: LogState) -> str | None:
+        """Let a log's stage go on after what is on disk. Returns why it cannot: the numbers of
+        streams have to go up, or events would be taken for some that are there already."""
+        newest = max((stream for stream, _ in log.offsets.values()), default=0)
+        if newest >= stage.spec.stream:
+            return (
+                "the log has events of a fabric that began later than this one, by its clock: set "
+                "the clock of the first broker's machine, or give the log another directory"
+            )
+        stage.begin_log(log)
+        return None
 
     def _change(self, order: ChangeStage, done: Done) -> None:
         if (stage := self._plane.stages.get(order.stage)) is None:

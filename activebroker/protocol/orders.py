@@ -21,6 +21,7 @@ class OpenOutlet(Message, frozen=True):
     outlet: int
     channel: str
     supplier: str
+    stream: int  # the number of its stream, higher than those of all streams before, in any fabric
 
 
 class CloseOutlet(Message, frozen=True):
@@ -62,6 +63,12 @@ class FinishFlow(Message, frozen=True):
     outlet: int
     flow: int
     after: Offsets  # at a relay: and after these offsets, which are still on their way there
+
+
+class ReportLog(Message, frozen=True):
+    """Answer with the positions that a log's stage has: the first and the next one."""
+
+    stage: int
 
 
 class ReportSent(Message, frozen=True):
@@ -153,6 +160,7 @@ class Undeploy(Message, frozen=True):
 # Calls of the directory to a member.
 Order = (
     ReportNode
+    | ReportLog
     | ReportStory
     | StepDown
     | OpenOutlet

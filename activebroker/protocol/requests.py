@@ -5,7 +5,9 @@ from __future__ import annotations
 from activebroker.events import TypeDescription
 from activebroker.filters import Envelope
 from activebroker.protocol.specs import (
+    LogSpec,
     Member,
+    Since,
 )
 from derivation.protocol import (
     Message,
@@ -47,9 +49,13 @@ class CloseChannel(Message, frozen=True):
 
 
 class OpenSupplier(Message, frozen=True):
+    """`stream`: to go on with a stream, so that a log knows what it has of that already; without
+    one, a new stream begins."""
+
     channel: str
     supplier: str
     node: str
+    stream: int | None = None
 
 
 class CloseSupplier(Message, frozen=True):
@@ -58,9 +64,20 @@ class CloseSupplier(Message, frozen=True):
 
 
 class Subscribe(Message, frozen=True):
+    """Subscribe to a channel; with `since`, to the log of a channel. The answer is the name of the
+    channel whose events come."""
+
     channel: str
     node: str
     inlet: int
+    since: Since | None = None
+    predicate: str | None = None  # which events; None: all
+
+
+class FindLog(Message, frozen=True):
+    """Answer with the positions that the log of a channel has: the first and the next one."""
+
+    channel: str
 
 
 class Unsubscribe(Message, frozen=True):
@@ -78,6 +95,7 @@ class Derive(Message, frozen=True):
     node: str  # the new channel's owner
     # Seconds that the channel lives without its owner and without a consumer; None: until closed.
     lease: float | None = None
+    log: LogSpec | None = None  # keep the channel's events in a log at the broker `at`
 
 
 class Move(Message, frozen=True):
@@ -129,6 +147,7 @@ ChangeRequest = (
     | OpenSupplier
     | CloseSupplier
     | Subscribe
+    | FindLog
     | Unsubscribe
     | Derive
     | Move

@@ -15,6 +15,7 @@ from derivation.protocol import Offsets as Offsets
 
 NOWHERE: Offset = (-1, 0)  # before the first event of any stream
 UNPLACED = ""  # instead of a node's name: the place of a filter that waits for one
+LOG = "log"  # the engine of the stage that keeps a channel's events on disk
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -32,6 +33,28 @@ class ChannelInfo(msgspec.Struct, frozen=True):
     name: str
     type: TypeDescription
     parent: str | None
+
+
+class LogSpec(msgspec.Struct, frozen=True):
+    """A log on the disk of its broker, and what it keeps; None: all."""
+
+    path: str
+    segment_bytes: int
+    keep_bytes: int | None = None
+    keep_seconds: float | None = None
+
+
+class Since(msgspec.Struct, frozen=True):
+    """Where in a log a subscriber begins: by one of the first three, or with the first event that
+    is left. It ends at the position `until`, or with what there is at its begin, if it `ends`;
+    otherwise it goes on with what comes."""
+
+    position: int | None = None
+    time: int | None = None  # of publication, in ns since 1970
+    seqs: dict[str, int] = {}  # by supplier, the first sequence number of its last stream
+    until: int | None = None
+    ends: bool = False
+    had: Offsets = {}  # what it has already, from an earlier subscription
 
 
 class FlowSpec(msgspec.Struct, frozen=True):
@@ -57,6 +80,7 @@ class FlowSpec(msgspec.Struct, frozen=True):
     follows: bool = False  # the flow also follows what the inlet has of the supplier by then
     began: Offsets = {}  # what was before is not for the subscriber, and not retained
     certain: bool = True  # False: the predicate is wider than the filter's
+    log: Since | None = None  # begin with what a log has; None: with what comes next
 
     def __post_init__(self) -> None:
         parse(self.predicate)  # so that a bad predicate is found while the message is decoded
@@ -90,12 +114,14 @@ class StageSpec(msgspec.Struct, frozen=True):
 
     id: int
     channel: str
-    engine: str  # "python" or "spark"
+    engine: str  # "python", "spark" or `LOG`
     envelope: Envelope | None  # None at a relay, which forwards what it gets
     owner: str  # the node that derived the channel, and is told of failures
     recovers: bool = False  # if its node is lost, it goes on elsewhere
     checkpoint: Checkpoint | None = None  # to go on from
     relay: str = ""  # a relay's name
+    stream: int = 0  # higher than the numbers of all streams that began before it
+    log: LogSpec | None = None  # of the stage of a log
 
     @property
     def makes(self) -> str:

@@ -2,6 +2,7 @@
 
 from activebroker.node.executor import MakeRunner, python_runner
 from activebroker.runtime.backlog import Gap, SlowPolicy, WhenSlow
+from activebroker.runtime.logs import open_log
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
 from activebroker.runtime.runtime import Runtime, Succession, warm_up
@@ -16,6 +17,7 @@ __all__ = [
     "SlowPolicy",
     "Succession",
     "WhenSlow",
+    "open_log",
     "python_runner",
     "turn",
     "warm_up",

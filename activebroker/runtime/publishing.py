@@ -112,12 +112,12 @@ class PublishBuffer:
                 self._told = True
                 self._filled()
 
-    def put_table(self, rows: Any, patience: float) -> int:
+    def put_table(self, rows: Any, patience: float, first_seq: int | None = None) -> int:
         """Add many events: an Arrow batch or table, a pandas frame, or a list of contents.
 
-        Returns how many. Raises as `put` does, and then accepts none of them.
+        Returns how many. Raises as `put_batches` does, and then accepts none of them.
         """
-        return self.put_batches(self.batches_of(rows), patience)
+        return self.put_batches(self.batches_of(rows), patience, first_seq)
 
     def batches_of(self, rows: Any) -> list[Batch]:
         """Many events as batches for `put_batches`. Raises EventRefused."""
@@ -125,9 +125,15 @@ class PublishBuffer:
             self._type, rows, self.channel, self.supplier, self._next_seq, time.time_ns()
         )
 
-    def put_batches(self, batches: list[Batch], patience: float) -> int:
+    def put_batches(
+        self, batches: list[Batch], patience: float, first_seq: int | None = None
+    ) -> int:
         """Add all events of the batches or, with an error, none. So this waits for room only once,
-        and then adds more than there is room for; the caller has them in memory anyway."""
+        and then adds more than there is room for; the caller has them in memory anyway.
+
+        With `first_seq` they are numbered from there on, and stay one batch. Raises as `put` does,
+        and EventRefused if numbers would come again.
+        """
         batches = [batch for batch in batches if len(batch)]
         if not batches:
             return 0
@@ -135,17 +141,30 @@ class PublishBuffer:
         with self._lock:
             if self._closed is not None or self._refused or self._rows >= self._limit:
                 self._wait_for_room(patience)
+            if first_seq is not None:
+                batches = [concat(batches)]
+                self._skip_to(first_seq)
             # Another thread may have published since the rows were numbered.
             if (shift := self._next_seq - batches[0].first_seq) != 0:
                 batches = [_renumbered(batch, shift) for batch in batches]
             for batch in batches:
-                self._parts.extend(_cut(batch))
+                self._parts.extend(_cut(batch) if first_seq is None else [batch])
             self._rows += count
             self._next_seq += count
             if not self._told:
                 self._told = True
                 self._filled()
         return count
+
+    def _skip_to(self, seq: int) -> None:
+        """Give the next event this number, and those before it to nobody."""
+        if seq < self._next_seq:
+            raise EventRefused(
+                f"Supplier {self.supplier!r} has published event {self._next_seq - 1}: expected a "
+                f"first_seq of {self._next_seq} or more, got {seq}."
+            )
+        self._taken += seq - self._next_seq
+        self._next_seq = seq
 
     async def room(self, patience: float) -> None:
         """Wait until there may be room, in a coroutine whose `put` without patience found none.

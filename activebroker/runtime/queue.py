@@ -13,6 +13,7 @@ from operator import length_hint
 
 from activebroker.core.errors import ActiveBrokerError, DeadlineExceeded
 from activebroker.events import Batch, Event, EventType, Unreadable
+from activebroker.protocol.specs import Since
 from activebroker.runtime.backlog import SlowPolicy, Waiting, backlog_of
 from activebroker.runtime.waiting import Condition
 
@@ -22,8 +23,11 @@ REPORT_BYTES = 512 << 10  # consumption is reported in steps of this many bytes
 class EventQueue:
     """The batches of one subscription, for any number of threads and coroutines."""
 
-    def __init__(self, channel: str, type: EventType, policy: SlowPolicy) -> None:
+    def __init__(
+        self, channel: str, type: EventType, policy: SlowPolicy, since: Since | None = None
+    ) -> None:
         self.channel = channel
+        self.since = since  # where in the channel's log it begins
         self.type = type
         self.policy = policy
         # The events of the batch in hand that nobody has taken yet. An iterator over a list: its

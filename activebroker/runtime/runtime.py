@@ -32,6 +32,7 @@ from activebroker.directory.deaths import Budget
 from activebroker.events import TypeRegistry
 from activebroker.node.dataplane.failing import instead
 from activebroker.node.effects import (
+    AppendLog,
     BatchConsumed,
     BatchPublished,
     CancelTimer,
@@ -55,6 +56,7 @@ from activebroker.node.effects import (
     PeerEnded,
     PeerHeard,
     PeerHungUp,
+    ReadLog,
     Reply,
     RequestMade,
     RestoreStage,
@@ -64,6 +66,7 @@ from activebroker.node.effects import (
     ShowFailures,
     SnapshotStage,
     SupplierDrained,
+    SyncAsked,
     TimerFired,
     Transmit,
     UnloadStage,
@@ -72,7 +75,7 @@ from activebroker.node.executor import MakeRunner
 from activebroker.node.node import Node
 from activebroker.protocol.messages import CallBody, FailuresReported
 from activebroker.protocol.requests import ClaimName, Unsubscribe
-from activebroker.protocol.specs import Member
+from activebroker.protocol.specs import Member, Offsets
 from activebroker.runtime.pool import POOL
 from activebroker.runtime.publishing import PublishBuffer
 from activebroker.runtime.queue import EventQueue
@@ -132,7 +135,8 @@ class Runtime:
         self.failure: BaseException | None = None  # what ended the node, if not `stop`
         self.dismissed = False  # whether its process is to leave the fabric, and to end
         before = None if succession is None else succession.before
-        self._node = Node(member, directory or member.name, self.registry, budget, before)
+        era = time.time_ns() // 1000  # nobody makes parts of a fabric faster than that grows
+        self._node = Node(member, directory or member.name, self.registry, budget, before, era)
         self._succession = succession
         self._departed: Legacy | None = None
         self._departs_for = ""  # the reason, if it is told to depart
@@ -191,6 +195,15 @@ class Runtime:
         Raises the error of the answer, or DeadlineExceeded; Closed or Unreachable if the node has
         ended.
         """
+        # The node gives up first, with a message that names the node that did not answer.
+        late = f"Node {self.name!r} itself did not answer"
+        return self._wait_for_reply(
+            lambda id: RequestMade(id, body, patience), patience, late, GRACE
+        )
+
+    def _wait_for_reply(
+        self, ask: Callable[[int], Input], patience: float, late: str, grace: float = 0.0
+    ) -> Any:
         request_id = next(self._request_ids)
         future = self._replies[request_id] = Future()
         # The node's thread accesses these two in the opposite order, so that one of the threads
@@ -198,13 +211,20 @@ class Runtime:
         if self._stopping or self._ended is not None:
             self._replies.pop(request_id, None)
             raise self._why_ended()
-        self.post(RequestMade(request_id, body, patience))
-        # The node gives up first, with a message that names the node that did not answer.
-        concurrent.futures.wait([future], patience + GRACE)
+        self.post(ask(request_id))
+        concurrent.futures.wait([future], patience + grace)
         if future.done():
             return future.result()
         self._replies.pop(request_id, None)
-        raise DeadlineExceeded(f"Node {self.name!r} itself did not answer within {patience:g} s.")
+        raise DeadlineExceeded(f"{late} within {patience:g} s.")
+
+    def sync(self, buffer: PublishBuffer, patience: float) -> None:
+        """Wait until all that the node has taken from a buffer is acknowledged. Raises as `request`
+        does."""
+        outlet = next((id for id, each in self._buffers.items() if each is buffer), None)
+        if outlet is not None:  # else it has ended, which it does after that
+            late = "Not all that was published was acknowledged"
+            self._wait_for_reply(lambda id: SyncAsked(id, outlet), patience, late)
 
     def claim(self, claim: Claim, told: Told) -> None:
         """Claim a name at the directory, for a process that is about to join.
@@ -244,8 +264,14 @@ class Runtime:
         queue.attach(lambda flow, nbytes: self.post(BatchConsumed(inlet, flow, nbytes)))
         if self._ended is not None:  # as in `request`
             queue.end(self._why_ended())
+        since = queue.since
+        ends = since is not None and (since.ends or since.until is not None)
+        self.post(InletOpened(inlet, self.received(inlet), since is not None, ends))
+
+    def received(self, inlet: int) -> Offsets:
+        """How far a subscription had come at the program's node before this one."""
         received = {} if self._succession is None else self._succession.before.received
-        self.post(InletOpened(inlet, received.get(inlet, {})))
+        return received.get(inlet, {})
 
     def close_inlet(self, inlet: int) -> None:
         self.post(InletClosed(inlet))
@@ -444,7 +470,9 @@ class Runtime:
                         self._timers.set(inlet, queue.policy.patience)
             case LoadStage(stage):
                 self._workers.load(stage)
-            case RunStage() | RestoreStage() | SnapshotStage() | ChangeFilter():
+            case RunStage() | AppendLog() | ReadLog() | RestoreStage() | SnapshotStage():
+                self._workers.do(effect)
+            case ChangeFilter():
                 self._workers.do(effect)
             case Depart(legacy):
                 self._departed = legacy

@@ -24,6 +24,7 @@ _AGAIN = "Connect again."  # whose process was taken for lost, and nobody else, 
 _REFUSALS = (
     "was closed",
     "is shared",
+    "is a log",
     "has no supplier",
     "first.",  # a channel derived from it at 'supplier' has to move first
     "has handed",  # its fan-out, or a filter that is to move to it

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from activebroker.simulation.scenario import (
     DEADLY,
+    FROM_ITS_BEGIN,
     HEAVY,
+    LOGGED,
     RAISING,
     RECONFIGURED,
     TOUCHY,
@@ -59,6 +61,10 @@ def vary(scenario: Scenario) -> Scenario:
     if rng.random() < 0.12 and not options.supervised:
         more, departures = leaving(rng, options, steps)
         steps, faults = _sorted(*steps, *more), (*faults, *departures)
+    rng = random.Random(f"logged {seed}")
+    if rng.random() < 0.1 and not options.supervised:
+        more, deaths = logged(rng, options, steps)
+        steps, faults = _sorted(*steps, *more), (*faults, *deaths)
     rng = random.Random(f"noticed {seed}")
     if rng.random() < 0.25:
         options = replace(options, noticed=rng.choice((0.001, 0.05, 0.3)))
@@ -195,6 +201,33 @@ def leaving(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> Dr
             number, size = rng.randrange(64), pick((1, 2, 4))
             found.append(Step(due, "publish", 0, number, size, 0, pick((2, 6)), over))
         faults.append(Fault(at, "leave", broker, seconds=pick((0.0, 0.05, 0.5, 12.0))))
+    return tuple(found), tuple(faults)
+
+
+def logged(rng: random.Random, options: Options, steps: tuple[Step, ...]) -> Drawn:
+    """Channels have logs, at brokers that die and come back; some take all that a log has."""
+    pick, last = rng.choice, max(0.4, steps[-1].at)
+
+    def number() -> int:
+        return rng.randrange(64)
+
+    found, faults = [], []
+    for _ in range(pick((1, 1, 2))):
+        at, broker = rng.uniform(0.0, 0.3), rng.randrange(options.brokers)
+        found.append(Step(at, "derive", number(), pick((0, number())), LOGGED, broker))
+        if rng.random() < 0.4:
+            found.append(Step(at + 0.1, "derive", number(), number(), number(), number()))
+        for _ in range(pick((0, 1, 1, 2))):
+            due, seconds = rng.uniform(0.2, last + 1.0), pick((0.002, 0.05, 0.5, 2.0, 12.0))
+            faults.append(Fault(due, "crash", 1 + broker, seconds=seconds))
+    for _ in range(pick((2, 3, 4))):
+        due = rng.uniform(0.2, last + 2.0)
+        choice = FROM_ITS_BEGIN * pick((0, 1, 1, 1)) + pick((0, 0, 1))
+        found.append(Step(due, "subscribe", number(), 4 * number() + 1, choice))
+    for _ in range(pick((2, 3, 5))):
+        due, over = rng.uniform(0.1, last + 1.5), options.slowest * pick((2, 10, 20))
+        size, times = pick((1, 2, 4)), pick((2, 6))
+        found.append(Step(due, "publish", 0, number(), size, 0, times, over))
     return tuple(found), tuple(faults)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from activebroker.matching import Chunk
+from activebroker.node.dataplane.logged import LogOutlet
 from activebroker.node.dataplane.outlet import RETAINED, WINDOW
 from activebroker.node.dataplane.stage import WORK_BYTES, Stage
 from activebroker.node.dataplane.states import BUSY, StageState
@@ -295,6 +296,8 @@ def forgotten(host: Host) -> Iterator[str]:
     for id, outlet in plane.outlets.items():
         if outlet.supplier is not None and outlet.ready is (id in node.outlets.blocked):
             yield f"forgotten: supplier {id} at {host.name} does not hear whether to go on"
+        if isinstance(outlet, LogOutlet) and outlet.lacking:
+            yield f"forgotten: log {id} at {host.name} is to be read for {outlet.lacking}"
         if outlet.drained and not (id in plane.stages and plane.stages[id].moving):
             yield f"forgotten: outlet {id} at {host.name} has ended"
     for id, inlet in plane.inlets.items():

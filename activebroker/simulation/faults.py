@@ -92,6 +92,7 @@ class Faults:
         match fault.do:
             case "crash":
                 world.kill(name)
+                seconds = seconds or world.comes_back(name)
                 if seconds >= CLAIMS:
                     world.soon(seconds, lambda _: world.start(name))
                 elif seconds > 0:

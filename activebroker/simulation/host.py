@@ -16,13 +16,15 @@ from activebroker.events import Batch, TypeRegistry
 from activebroker.filters import Envelope, Failure, Payload
 from activebroker.node import effects as fx
 from activebroker.node.effects import Legacy
-from activebroker.node.executor import Answer, Executor, Work, python_runner
+from activebroker.node.executor import Answer, Executor, MakeRunner, Work, python_runner
+from activebroker.node.logwriter import LogWriter
 from activebroker.node.node import TICK, Node
 from activebroker.protocol.messages import CallBody, FailuresReported
 from activebroker.protocol.requests import Join
-from activebroker.protocol.specs import Member, StageSpec
+from activebroker.protocol.specs import LOG, Member, StageSpec
 from activebroker.simulation import edge
 from activebroker.simulation.course import Course
+from activebroker.simulation.logs import MemoryLog
 from activebroker.simulation.machines import idle_ticks
 from activebroker.simulation.network import Network
 from activebroker.simulation.reference import ITEM, KILLS, payload_of
@@ -105,6 +107,10 @@ class Surroundings(Course, ABC):
     @abstractmethod
     def leave(self, host: Host) -> None:
         """A broker was asked to leave."""
+
+    @abstractmethod
+    def log(self, host: str, path: str) -> MemoryLog:
+        """The log at a path of a host's disk."""
 
     @abstractmethod
     def killed_by_filter(self, host: Host, channel: str) -> None:
@@ -420,13 +426,18 @@ class Host:
 
     def _load_stage(self, effect: fx.LoadStage) -> None:
         unpack = partial(self._unpack, effect.stage)
-        executor = Executor(effect.stage, unpack, {"python": python_runner})
+        engines: dict[str, MakeRunner] = {"python": python_runner, LOG: self._log_writer}
+        executor = Executor(effect.stage, unpack, engines)
 
         def load() -> list[fx.Input]:
             self.executors[effect.stage.id] = executor
             return [executor.load()]
 
         self._work(effect.stage.id, load)
+
+    def _log_writer(self, payload: Payload, envelope: Envelope, stage: StageSpec) -> LogWriter:
+        assert stage.log is not None
+        return LogWriter(self.world.log(self.name, stage.log.path))
 
     def _unload_stage(self, effect: fx.UnloadStage) -> None:
         def unload() -> list[fx.Input]:
@@ -497,6 +508,8 @@ _PERFORM: dict[type, Callable[[Host, Any], None]] = {
     fx.ResumeOutlet: Host._resume_outlet,
     fx.LoadStage: Host._load_stage,
     fx.RunStage: Host._carry_out,
+    fx.AppendLog: Host._carry_out,
+    fx.ReadLog: Host._carry_out,
     fx.SnapshotStage: Host._carry_out,
     fx.RestoreStage: Host._carry_out,
     fx.ChangeFilter: Host._carry_out,

@@ -44,6 +44,13 @@ class Few(FIFOFilter):
             super().enqueue(event)
 
 
+class All(FIFOFilter):
+    """What a log keeps."""
+
+    def enqueue(self, event: Event) -> None:
+        super().enqueue(event)
+
+
 class Some(FIFOFilter):
     """Stateless, decided in part by its predicate."""
 

@@ -32,6 +32,7 @@ from activebroker.protocol.requests import (
     Subscribe,
     Unsubscribe,
 )
+from activebroker.protocol.specs import LogSpec, Since
 from activebroker.protocol.status import Status
 from activebroker.simulation import reference, rows
 from activebroker.simulation.contents import Change, Content
@@ -41,6 +42,7 @@ from activebroker.simulation.reference import (
     FILTERS,
     GROUPS,
     ITEM,
+    All,
     Deadly,
     Some,
     Twice,
@@ -49,7 +51,9 @@ from activebroker.simulation.reference import (
 from activebroker.simulation.scenario import (
     BROKER_NAMES,
     DEADLY,
+    FROM_ITS_BEGIN,
     HUB,
+    LOGGED,
     RAISING,
     RECONFIGURED,
     TOUCHY,
@@ -326,19 +330,22 @@ class Users:
             return
         self._last_inlet += 1
         inlet = self._last_inlet
-        intake = host.open_inlet(inlet, self.options.pace if step.choice else None)
+        intake = host.open_inlet(inlet, self.options.pace if step.choice & 1 else None)
+        past = channel.content.filter is All and step.choice & FROM_ITS_BEGIN
+        since = Since(position=0) if past else None
         consumer = Consumer(channel, host, inlet, intake)
         self.consumers.append(consumer)
 
         def subscribed(_: object) -> None:
             consumer.subscribed = True
-            consumer.latest_start = channel.content.lengths()
-            consumer.absent = self.absent(channel.root)
+            if not past:
+                consumer.latest_start = channel.content.lengths()
+                consumer.absent = self.absent(channel.root)
 
         def refused() -> None:
             host.give(InletClosed(inlet))
 
-        request = Subscribe(channel.name, host.name, inlet)
+        request = Subscribe(channel.name, host.name, inlet, since)
         self.ask(f"subscribes to {channel.name} as {inlet}", host, request, subscribed, refused)
 
     def leave(self, consumer: Consumer) -> None:
@@ -354,6 +361,7 @@ class Users:
         if parent is None or len(self.channels) >= MOST_CHANNELS:
             return
         sorts = (
+            (LOGGED, (All,)),
             (DEADLY, reference.DEADLY),
             (RAISING, reference.RAISING),
             (RECONFIGURED, reference.RECONFIGURED),
@@ -365,6 +373,9 @@ class Users:
             filter = Some  # two of them make events that are equal, and nobody could tell apart
         places = ["consumer", *self.brokers] + ([] if filter.shared else ["supplier"] * 2)
         at = places[step.place % len(places)]
+        if filter is All:
+            at = self.brokers[step.place % self.options.brokers]  # all but the hub
+            self.world.homes[at] = None
         if filter is Deadly and (at not in BROKER_NAMES or host.name == HUB):
             return
         self._last_inlet += 1
@@ -372,7 +383,8 @@ class Users:
         child = Channel(name, Content(filter, parent.content, since=self._reached(parent)), parent)
         child.owner = host
         lease = self.options.lease or None
-        child.request = Derive(parent.name, name, envelope_of(filter), at, host.name, lease)
+        log = LogSpec(name, 0) if filter is All else None
+        child.request = Derive(parent.name, name, envelope_of(filter), at, host.name, lease, log)
 
         def derived(_: object) -> None:
             child.content.until = child.content.lengths()

@@ -16,6 +16,7 @@ from activebroker.protocol.specs import Member
 from activebroker.simulation import story
 from activebroker.simulation.host import NOTHING, Host, Surroundings
 from activebroker.simulation.kinds import Kinds
+from activebroker.simulation.logs import MemoryLog
 from activebroker.simulation.machines import Key, is_member, is_orphan, machines, plans
 from activebroker.simulation.network import Network, calm
 from activebroker.simulation.scenario import HUB, Options
@@ -53,9 +54,11 @@ class World(Surroundings):
         super().__init__(rng, options, record)
         self.kinds = Kinds()
         self._killers: dict[str, None] = {}  # channels whose filters have killed their hosts
+        self._logs: dict[tuple[str, str], MemoryLog] = {}  # by host and path, whatever processes do
         self.network = Network(self, calm(options), self._arrive)  # calm until there are faults
         self._swapped: dict[tuple[str, int], None] = {}
         self.again: dict[str, None] = {}  # who starts anew when told that it is lost
+        self.homes: dict[str, None] = {}  # brokers with a log, which always come back
         self.ended: list[Host] = []  # processes that ended when they were told that they are lost
         self.hosts: dict[str, Host] = {}
         for name in (HUB, *names):
@@ -123,7 +126,7 @@ class World(Surroundings):
         host.request(Leave(host.name), left, left)
 
     def _left(self, host: Host) -> None:
-        seconds = self.leaving.pop(host.name, 0.0)
+        seconds = self.leaving.pop(host.name, 0.0) or self.comes_back(host.name)
         if host.alive and self.hosts[host.name] is host:
             self.end_process(host)
             if seconds:
@@ -155,6 +158,10 @@ class World(Surroundings):
         self.kill(host.name)
         if self.options.supervised and host.member.is_broker:
             self.soon(self.options.supervised, lambda _: self.start(host.name))
+
+    def comes_back(self, name: str) -> float:
+        """Seconds after which a process comes back in any case; 0 if nobody sees to it."""
+        return AGAIN if name in self.homes else 0.0
 
     def start_again(self, host: Host) -> None:
         """A process that can do nothing more in the fabric ends, and its user starts another."""
@@ -191,9 +198,15 @@ class World(Surroundings):
 
         self.soon(self.options.slowest, ask)
 
+    def log(self, host: str, path: str) -> MemoryLog:
+        return self._logs.setdefault((host, path), MemoryLog())
+
     def end_process(self, host: Host) -> None:
-        """The process is gone, with all that it had."""
+        """The process is gone, with all that it had in memory."""
         host.alive = host.joined = False
+        for (name, _), log in self._logs.items():
+            if name == host.name:
+                log.crash()
         self.network.sever(host.member, self.hosts)
         self._machines.pop(host.name, None)
         self._attached.pop(host.name, None)
@@ -246,7 +259,7 @@ class World(Surroundings):
         self.deaths[host.name] = None
         self.counts["hosts expelled"] += 1
         self.note("fault", host.name, "is taken for lost")
-        if host.name in self.again:
+        if host.name in self.again or host.name in self.homes:
             self.soon(AGAIN, lambda _: self.start_again(host))
 
     def departed(self, host: Host, left: Legacy) -> None:

@@ -94,7 +94,7 @@ class Words:
 
 
 def _either(errors: list[str]) -> str:
-    if len(errors) > 2:
+    if len(errors) > 1:  # they tell of the values, which are others
         errors = list(dict.fromkeys(error.partition(":")[0] for error in errors))
     return " or ".join(errors)
 

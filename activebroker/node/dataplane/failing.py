@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from activebroker.core.errors import flatten
 from activebroker.filters import Failure, RunResult
 from activebroker.node.dataplane.stage import Stage
 from activebroker.node.effects import (
+    AppendLog,
     ChangeFilter,
     Deliver,
     Effect,
     InletClosed,
     Input,
     LoadStage,
+    LogAppended,
+    LogRead,
+    ReadLog,
     RestoreStage,
     RunStage,
     SnapshotStage,
@@ -43,6 +48,10 @@ def instead(
             return [WorkDone(stage, RunResult(failures=failures, stopped=True))]
         case RestoreStage(stage):
             return [StateFailed(stage, (_failure(stages.get(stage), error),))]
+        case AppendLog(stage):
+            return [LogAppended(stage, 0, flatten(error))]
+        case ReadLog(stage, flow):
+            return [LogRead(stage, flow, 0, error=flatten(error))]
         case SnapshotStage(stage):
             failed = StateFailed(stage, (_failure(stages.get(stage), error),))
             return [failed, StateSnapshotted(stage, {})]

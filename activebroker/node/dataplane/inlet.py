@@ -62,7 +62,8 @@ class Inlet:
         self.sources: dict[int, tuple[str, str]] = {}
         # Those of them whose flow has ended, with what had come by then.
         self.leaving: dict[int, Offsets] = {}
-        self.direct = False  # fed by suppliers themselves
+        self.direct = False  # fed by suppliers themselves, or by a log
+        self.ends = False  # with its flow, though the channel goes on
         self.had: Offsets = {}  # how far the subscription had come at the node before
         self.came: Offsets = {}  # how far the filter had come at the node before
         self.holes: dict[int, None] = {}  # outlets whose flows were lost and not replaced yet
@@ -90,6 +91,8 @@ class Inlet:
     @property
     def complete(self) -> bool:
         """Whether the channel was closed and every flow has brought all its events."""
+        if self.ends and self._finished:
+            return True
         if self._awaited is None or self.flows:
             return False
         return self._awaited <= self._finished | self._lost

@@ -19,7 +19,7 @@ from activebroker.matching import Chunk
 from activebroker.node.dataplane.inlet import InFlow, Inlet, supplier_of
 from activebroker.node.dataplane.outlet import WINDOW, Item
 from activebroker.node.dataplane.plane import Arrival, InputBegan, InputEnded, Plane
-from activebroker.node.effects import Deliver, EndSubscription
+from activebroker.node.effects import Deliver, EndSubscription, InletOpened
 from activebroker.protocol.flows import (
     Acknowledged,
     CreditReturned,
@@ -48,12 +48,13 @@ class Inlets:
 
     # --- for users and the directory ----------------------------------------------------------
 
-    def open(self, id: int, received: Offsets) -> None:
-        """Open a subscription's inlet. `received`: how far it had come at the node before."""
-        inlet = self._plane.inlets[id] = Inlet(id)
-        inlet.received.update(received)
-        inlet.had.update(received)
-        inlet.direct = bool(received)
+    def open(self, opened: InletOpened) -> None:
+        """Open a subscription's inlet."""
+        inlet = self._plane.inlets[opened.inlet] = Inlet(opened.inlet)
+        inlet.received.update(opened.received)
+        inlet.had.update(opened.received)
+        inlet.direct = bool(opened.received) or opened.logged
+        inlet.ends = opened.ends
 
     def close(self, id: int) -> None:
         """The user closed the subscription."""

@@ -110,13 +110,19 @@ class Outlet:
     allows."""
 
     def __init__(
-        self, id: int, channel: str, supplier: str | None, carry: Carry, numbers: bool = False
+        self,
+        id: int,
+        channel: str,
+        supplier: str | None,
+        carry: Carry,
+        numbers: bool = False,
+        stream: int | None = None,
     ) -> None:
         self.id = id
         # The next three change for a supplier that goes on after it has lost its fabric: `stream`
         # is then that of its first outlet, no subscriber has had anything from `begins` on, and
         # `before` is where the stream was when earlier subscribers came.
-        self.stream = id
+        self.stream = id if stream is None else stream
         self.begins: Offset | None = None
         self.before: dict[str, Offset] = {}
         self.channel = channel
@@ -131,6 +137,7 @@ class Outlet:
         # Whether offsets are counted here, from the begin of each supplier's stream, as at a
         # filter. Otherwise items have their offsets already.
         self.numbers = numbers
+        self.by_seq = not numbers  # offsets are sequence numbers
         self.tracks = supplier is None  # a stage acknowledges its inputs after its subscribers do
         self.awaited: dict[str, None] = {}  # subscribers of before, which will come back
         self.spared: dict[int, None] = {}  # flows whose inlets went before they were opened
@@ -464,7 +471,7 @@ class Outlet:
         before: Chunk | StreamEnded | None
         after: Chunk | StreamEnded | None
         if isinstance(item, Chunk):
-            before, after = split(item, since, by_seq=not self.numbers)
+            before, after = split(item, since, by_seq=self.by_seq)
         else:
             before, after = (item, None) if item.upto <= since else (None, item)
         if before is not None and subscriber.retains:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from activebroker.core.errors import ProtocolError
+from activebroker.core.errors import ActiveBrokerError, ProtocolError
 from activebroker.matching import Chunk
+from activebroker.node.dataplane.logged import LogOutlet
 from activebroker.node.dataplane.outlet import Item, OutFlow, Outlet
 from activebroker.node.dataplane.plane import Arrival, Plane
-from activebroker.node.effects import EndSupplier, ResumeOutlet
+from activebroker.node.effects import EndSupplier, Reply, ResumeOutlet
 from activebroker.protocol.flows import (
     MOST_TO,
     Acknowledged,
@@ -26,7 +27,15 @@ from activebroker.protocol.flows import (
     FlowOpened,
     FlowRewound,
 )
-from activebroker.protocol.specs import UNPLACED, FlowSpec, Offset, Offsets
+from activebroker.protocol.specs import (
+    LOG,
+    NOWHERE,
+    UNPLACED,
+    FlowSpec,
+    Offset,
+    Offsets,
+    StageSpec,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,8 @@ class Outlets:
         self._before = Succession({}, {})
         self.awaited: Mapping[str, Mapping[str, Offsets]] = {}  # subscribers that may come back
         self.blocked: dict[int, None] = {}  # supplier outlets that were not ready
+        # By outlet, the syncs that wait: (id, all before this number is to be acknowledged).
+        self._syncs: dict[int, list[tuple[int, int]]] = {}
 
     def succeed(self, before: Succession) -> None:
         """Let outlets wait, when they are opened, until the subscribers of before are back, and
@@ -62,11 +73,22 @@ class Outlets:
 
     # --- for the directory --------------------------------------------------------------------
 
-    def open(self, id: int, channel: str, supplier: str | None, numbers: bool = False) -> Outlet:
-        """Open an outlet. Raises ProtocolError if the id is taken."""
+    def open(self, id: int, channel: str, supplier: str, stream: int | None = None) -> Outlet:
+        """Open a supplier's outlet. Raises ProtocolError if the id is taken."""
+        return self._add(Outlet(id, channel, supplier, self._carry, stream=stream))
+
+    def open_for(self, stage: StageSpec) -> Outlet:
+        """Open a stage's outlet. Raises ProtocolError if the id is taken."""
+        if stage.engine == LOG:
+            return self._add(LogOutlet(stage.id, stage.channel, self._carry))
+        numbers = stage.envelope is not None
+        return self._add(Outlet(stage.id, stage.channel, None, self._carry, numbers))
+
+    def _add(self, outlet: Outlet) -> Outlet:
+        id, channel, supplier = outlet.id, outlet.channel, outlet.supplier
         if id in self._plane.outlets:
             raise ProtocolError(f"{self._context.here!r} has an outlet {id} already.")
-        outlet = self._plane.outlets[id] = Outlet(id, channel, supplier, self._carry, numbers)
+        self._plane.outlets[id] = outlet
         outlet.awaited.update(dict.fromkeys(self.awaited.get(channel, ())))
         at = None if supplier is None else self._before.streams.get((channel, supplier))
         if at is not None:
@@ -131,7 +153,7 @@ class Outlets:
             finished = error is not None or spec.supplier is not None
             end = FlowEnded(spec.id, spec.inlet, finished, error)
             self._carry(OutFlow(spec), end)
-        return before
+        return before if spec.log is None else {}  # else the subscriber begins before
 
     def _began(self, spec: FlowSpec, before: Offsets) -> Offset | None:
         """Where a supplier's stream was when a subscriber came, if that is known."""
@@ -218,6 +240,23 @@ class Outlets:
         outlet.emit(chunk)
         self._wait_if_blocked(outlet)
 
+    def sync(self, id: int, outlet_id: int) -> None:
+        """Reply when all that an outlet has been given so far is acknowledged."""
+        outlet = self._plane.outlets.get(outlet_id)
+        if outlet is None or outlet.supplier is None:
+            self._context.effects.append(Reply(id))  # it has ended, which it does after that
+            return
+        upto = outlet.offsets.get(outlet.supplier, NOWHERE)[1]
+        self._syncs.setdefault(outlet_id, []).append((id, upto))
+        self._plane.touch(outlet_id)
+
+    def abandon(self, outlet: Outlet, error: ActiveBrokerError) -> None:
+        """End an outlet at once: what it was given may be lost."""
+        for id, _ in self._syncs.pop(outlet.id, ()):
+            self._context.effects.append(Reply(id, error=error))
+        outlet.abandon()
+        self._plane.touch(outlet.id)
+
     def send_events(self) -> None:
         """Send the batches that wait, each once for all flows to a node. Called before anything
         else is sent, so that order is preserved."""
@@ -260,7 +299,14 @@ class Outlets:
             self.blocked[outlet.id] = None
 
     def go_on(self, outlet: Outlet) -> None:
-        """Let a supplier that had to wait publish again, if its outlet is ready."""
+        """Let a supplier that had to wait publish again, if its outlet is ready; tell who wants to
+        know what is acknowledged; read what the subscribers of a log lack."""
+        if isinstance(outlet, LogOutlet):
+            self._context.effects += outlet.reads()
+        if (syncs := self._syncs.get(outlet.id)) is not None:
+            acknowledged = outlet.acknowledged
+            self._syncs[outlet.id] = [each for each in syncs if each[1] > acknowledged]
+            self._context.effects += [Reply(id) for id, upto in syncs if upto <= acknowledged]
         if outlet.id in self.blocked and outlet.ready:
             del self.blocked[outlet.id]
             self._context.effects.append(ResumeOutlet(outlet.id))
@@ -268,6 +314,7 @@ class Outlets:
     def remove(self, id: int) -> None:
         """Remove an outlet that has ended and has nothing more to send."""
         self.blocked.pop(id, None)
+        self._context.effects += [Reply(sync) for sync, _ in self._syncs.pop(id, ())]
         del self._plane.outlets[id]
 
     def _touched(self, id: int) -> Outlet | None:

@@ -22,16 +22,25 @@ from activebroker.filters import Envelope, RunResult
 from activebroker.matching import Chunk, split
 from activebroker.node.dataplane.changing import Changing
 from activebroker.node.dataplane.inlet import InFlow, Inlet, supplier_of
+from activebroker.node.dataplane.logged import LogOutlet
 from activebroker.node.dataplane.outlet import Outlet
 from activebroker.node.dataplane.saving import Saving
 from activebroker.node.dataplane.states import BUSY, NEXT, StageState, Then
-from activebroker.node.effects import ChangeFilter, Effect, RunStage, SnapshotStage
+from activebroker.node.effects import (
+    AppendLog,
+    ChangeFilter,
+    Effect,
+    LogState,
+    RunStage,
+    SnapshotStage,
+)
 from activebroker.protocol.flows import FlowEnded, StreamEnded
-from activebroker.protocol.specs import Offsets, StageSpec, later
+from activebroker.protocol.specs import LOG, Offset, Offsets, StageSpec, later
 from derivation.protocol import Error
 
 WORK_BYTES = 1 << 20  # that one piece of work may hold
 WORK_SECONDS = 0.25  # of CPU time that one may take, estimated by what the filter has used so far
+LOG_BYTES = 4 << 20  # that come to disk together
 FIRST_EVENTS = 256  # that the first one may hold, when nothing is known of the filter
 
 Item = Chunk | StreamEnded
@@ -56,6 +65,7 @@ class Stage:
         self._stream_ended: StreamEnded | None = None  # at the end of the work in hand
         self._in_hand: Offsets = {}  # how far the filter has come after the work in hand
         self._bytes_in_hand = 0
+        self._appending: tuple[Item, ...] = ()  # on their way to the log
         self._had: Offsets = {}  # how far the old place had come, until something comes after that
         self.changing: Changing | None = None
         self._last_change = 0
@@ -98,8 +108,9 @@ class Stage:
 
     @property
     def exact(self) -> bool:
-        """Whether the predicate alone decides, so that the filter need not run."""
-        return self.spec.envelope is None or self.spec.envelope.exact
+        """Whether the predicate alone decides, so that the filter need not run. A log is exact, and
+        has to write."""
+        return self.logs or self.spec.envelope is None or self.spec.envelope.exact
 
     def put(self, free: list[tuple[InFlow, Item | FlowEnded]]) -> None:
         """Take what the inlet lets through."""
@@ -119,6 +130,17 @@ class Stage:
         and so may those from sources that have ended."""
         waiting = {supplier_of(item): item.upto for _, item in self._inbox}
         self.saving.begin_to_recover(later(sent, waiting))
+
+    @property
+    def logs(self) -> bool:
+        """Whether it is the stage of a log."""
+        return self.spec.engine == LOG
+
+    def begin_log(self, log: LogState) -> None:
+        """Go on after what the log has, even if that is beyond the checkpoint."""
+        assert isinstance(self.outlet, LogOutlet)
+        self.take_over(log.offsets, log.offsets)
+        self.outlet.begin(log)
 
     def start(self) -> None:
         """The filter is loaded, and may begin."""
@@ -211,6 +233,26 @@ class Stage:
             self._end(finished=True, error=flatten(FilterStopped(result.failures[-1].error)))
         elif self.state is StageState.ENDING:
             self._end(finished=True, error=self.inlet.failure)
+        else:
+            self._enter(StageState.IDLE)
+
+    def appended(self, first: int, error: Error | None = None) -> None:
+        """The items in hand are in the log, which keeps what comes from a position on; they may
+        leave. Or the log is broken."""
+        items, self._appending = self._appending, ()
+        assert isinstance(self.outlet, LogOutlet)
+        if error is None:
+            self.outlet.first = first
+            for item in items:
+                if isinstance(item, Chunk):
+                    self.outlet.emit(item)
+                else:
+                    self._end_stream(item)
+            self.saving.covered(self._in_hand, self._bytes_in_hand)
+            self.saving.urge()  # suppliers may wait for the acknowledgement
+        self._in_hand, self._bytes_in_hand = {}, 0
+        if error is not None:
+            self._end(finished=True, error=error)
         else:
             self._enter(StageState.IDLE)
 
@@ -310,11 +352,15 @@ class Stage:
         """Whether an item goes on untouched. At a relay every item does: where a predicate raises,
         the subscribers' filters report it."""
         certain = isinstance(item, StreamEnded) or item.certain
+        if self.logs:
+            return False
         return self.spec.envelope is None or (self.exact and certain)
 
-    def _work(self) -> RunStage:
+    def _work(self) -> RunStage | AppendLog:
         """The next items that need the filter, up to a bound, as one piece of work."""
         self._enter(StageState.WORKING)  # first of all, so that the stage is `busy` throughout
+        if self.logs:
+            return self._append()
         items: list[Batch | str] = []
         taken, events = 0, 0
         # A Spark job has a high fixed cost: it gets all there is.
@@ -344,6 +390,26 @@ class Stage:
                 break
         self._bytes_in_hand = taken
         return RunStage(self.spec.id, tuple(items))
+
+    def _append(self) -> AppendLog:
+        """What has arrived, up to a bound: it comes to disk together."""
+        items: list[Item] = []
+        taken = 0
+        while self._next() and taken < LOG_BYTES:
+            flow, item = self._inbox.popleft()
+            taken += _size(item)
+            items.append(item)
+            if isinstance(item, Chunk):
+                self.taken_events += item.batch.num_rows
+                self._give_back(flow, item)
+            self._in_hand[supplier_of(item)] = item.upto
+        self._bytes_in_hand = taken
+        self._appending = tuple(items)
+        return AppendLog(self.spec.id, self._appending)
+
+    def _has(self, supplier: str) -> Offset | None:
+        """How far a log has a supplier's events, with those in hand."""
+        return self._in_hand.get(supplier, self.saving.inputs.get(supplier))
 
     def _most_events(self) -> float:
         """How many events a piece of work may hold. A long one holds up hand-overs and checkpoints,
@@ -377,17 +443,18 @@ class Stage:
 
         Items that the hand-over has covered are dropped. They come if a source is replaced during a
         move: its successor sends from where the new place has come to, and the old one had come
-        further.
+        further. A log drops whatever it has.
         """
         while self._inbox:
             flow, item = self._inbox[0]
-            had = self._had.get(supplier_of(item))
+            supplier = supplier_of(item)
+            had = self._has(supplier) if self.logs else self._had.get(supplier)
             if had is None or flow is None:
                 return True
             if item.upto > had:
-                del self._had[supplier_of(item)]
-                if isinstance(item, Chunk) and flow.supplier is not None:
-                    known, rest = split(item, had, by_seq=True)
+                self._had.pop(supplier, None)
+                if isinstance(item, Chunk) and (flow.supplier is not None or self.logs):
+                    known, rest = split(item, had, by_seq=flow.supplier is not None)
                     assert rest is not None
                     if known is not None:
                         self._give_back(flow, known)

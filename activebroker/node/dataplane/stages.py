@@ -41,7 +41,7 @@ class Stages:
         inlet = Inlet(spec.id)
         if spec.checkpoint is None:
             inlet.came = dict(self.filtered.get(spec.channel, {}))
-        outlet = self._outlets.open(spec.id, spec.channel, None, numbers=spec.envelope is not None)
+        outlet = self._outlets.open_for(spec)
         self._plane.inlets[spec.id] = inlet
         stage = Stage(spec, inlet, outlet)
         self._plane.stages[spec.id] = stage

@@ -150,7 +150,7 @@ def test_a_supplier_has_an_outlet_before_anything_flows(bench: Bench) -> None:
     outlet = bench.ask(OpenSupplier("x", "B", "b2"))
     (flow,) = [each for each in bench.graph.flows.values() if each.outlet.id == outlet]
     assert bench.asked == [
-        ("b2", OpenOutlet(flow.outlet.id, "x", "B")),
+        ("b2", OpenOutlet(flow.outlet.id, "x", "B", flow.outlet.id)),
         ("b2", OpenFlow(flow.spec())),
     ]
 

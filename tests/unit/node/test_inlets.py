@@ -11,7 +11,7 @@ from plane_for_tests import Parts
 from activebroker.core.errors import FilterStopped, ProtocolError, Unreachable
 from activebroker.node.dataplane.inlets import ACKNOWLEDGE_EVERY, CREDIT_STEP
 from activebroker.node.dataplane.plane import Arrival, InputBegan, InputEnded
-from activebroker.node.effects import Deliver, EndSubscription
+from activebroker.node.effects import Deliver, EndSubscription, InletOpened
 from activebroker.protocol.flows import (
     Acknowledged,
     CreditReturned,
@@ -42,12 +42,12 @@ def delivered(parts: Parts) -> list[tuple[int, list[Any]]]:
 @pytest.fixture
 def parts() -> Parts:
     parts = Parts()
-    parts.inlets.open(9, {})
+    parts.inlets.open(InletOpened(9))
     return parts
 
 
 def test_a_batch_for_two_subscriptions_is_read_once(parts: Parts) -> None:
-    parts.inlets.open(10, {})
+    parts.inlets.open(InletOpened(10))
     for flow, inlet in ((2, 9), (3, 10)):
         parts.inlets.receive("east", opened(flow, inlet), ())
     parts.inlets.receive("east", events((2, 9), (3, 10)), chunk(5).buffers)

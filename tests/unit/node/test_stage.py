@@ -10,11 +10,12 @@ from chunks_for_tests import Note, chunk, envelope, groups
 from activebroker.filters import Failure, RunResult
 from activebroker.matching import Chunk
 from activebroker.node.dataplane.inlet import LOST, Inlet
+from activebroker.node.dataplane.logged import LogOutlet
 from activebroker.node.dataplane.outlet import WINDOW, OutFlow, Outlet
 from activebroker.node.dataplane.stage import FIRST_EVENTS, WORK_BYTES, WORK_SECONDS, Stage
-from activebroker.node.effects import RunStage, SnapshotStage
+from activebroker.node.effects import AppendLog, LogState, RunStage, SnapshotStage
 from activebroker.protocol.flows import FlowEnded, StreamEnded
-from activebroker.protocol.specs import FlowSpec, StageSpec
+from activebroker.protocol.specs import LOG, Checkpoint, FlowSpec, StageSpec
 
 STOPPED = ("FilterStopped", "ValueError: planted")
 
@@ -25,12 +26,16 @@ class Bench:
     def __init__(self, spec: StageSpec, started: bool = True) -> None:
         self.sent: list[Any] = []
         self.inlet = Inlet(1)
-        self.outlet = Outlet(1, "late", None, self._carry, numbers=spec.envelope is not None)
+        self.outlet = (
+            LogOutlet(1, "late", self._carry)
+            if spec.engine == LOG
+            else Outlet(1, "late", None, self._carry, numbers=spec.envelope is not None)
+        )
         self.stage = Stage(spec, self.inlet, self.outlet)
         if started:
             self.stage.start()
         self.outlet.open(FlowSpec(20, 1, "here", 9, "there", subscriber="inlet 9"))
-        self.inlet.opened(10, "s", 90, ())
+        self.inlet.opened(10, "s", 90, (), subscriber="late")
         self.flow = self.inlet.flows[10]
 
     def _carry(self, flow: OutFlow, item: Any) -> None:
@@ -57,6 +62,11 @@ def exact() -> Bench:
 @pytest.fixture
 def python() -> Bench:
     return Bench(StageSpec(1, "late", "python", envelope(exact=False), "owner"))
+
+
+@pytest.fixture
+def log() -> Bench:
+    return Bench(StageSpec(1, "late", LOG, envelope(exact=False), "owner", recovers=True))
 
 
 @pytest.fixture
@@ -295,3 +305,66 @@ def test_a_piece_of_work_holds_whole_events(python: Bench) -> None:
 def test_what_a_filter_has_made_is_taken_whole(python: Bench) -> None:
     python.put(chunk(*range(FIRST_EVENTS + 1)))
     assert len(taken(python)) == FIRST_EVENTS + 1
+
+
+# --- a log ------------------------------------------------------------------------------------
+
+
+def test_what_a_log_has_not_written_does_not_leave(log: Bench) -> None:
+    log.put(chunk(1), chunk(2, first=1), ended(upto=3))
+    work = log.stage.pump()
+    assert isinstance(work, AppendLog)
+    assert [groups(item) for item in work.items] == [[1], [2], "StreamEnded"]
+    log.put(chunk(3, supplier="B"))
+    assert log.sent == [] and log.stage.pump() is None
+    log.stage.appended(0)
+    assert log.sent == [[1], [2], "StreamEnded"]
+    assert log.stage.saving.inputs == {"A": (1, 3)}
+    assert isinstance(log.stage.pump(), AppendLog)
+
+
+def test_what_a_log_has_is_acknowledged_whether_or_not_its_subscribers_have_it(log: Bench) -> None:
+    log.put(chunk(1, size=WINDOW), chunk(2, first=1, size=WINDOW))
+    for _ in range(2):
+        assert isinstance(log.stage.pump(), AppendLog)
+        log.stage.appended(0)
+    assert log.stage.pump() is None
+    assert len(log.sent) == 1  # the other one waits for credit, on disk
+    checkpoint = log.stage.saving.to_send()
+    assert checkpoint is not None and checkpoint.inputs["A"] >= (1, 1)
+
+
+def test_a_log_goes_on_after_what_it_has_and_not_after_its_checkpoint() -> None:
+    checkpoint = Checkpoint({}, {"A": (1, 1)}, {"A": (1, 1)})
+    spec = StageSpec(1, "late", LOG, envelope(exact=True), "owner", True, checkpoint)
+    bench = Bench(spec, started=False)
+    bench.flow.supplier = "A"
+    bench.stage.begin_log(LogState(0, 3, {"A": (1, 3)}))
+    bench.stage.start()
+    bench.put(chunk(2, 3, first=1), chunk(4, first=3))
+    work = bench.stage.pump()
+    assert isinstance(work, AppendLog)
+    assert [groups(item) for item in work.items] == [[4]]
+    assert bench.consumed > chunk(4).nbytes  # also what was dropped gives credit back
+
+
+@pytest.mark.parametrize("supplier", ["A", None])
+def test_of_what_is_sent_again_a_log_takes_what_it_lacks(supplier: str | None) -> None:
+    """Of a filter, too, whose events are counted."""
+    bench = Bench(StageSpec(1, "late", LOG, envelope(exact=True), "owner", True), started=False)
+    bench.flow.supplier = supplier
+    bench.stage.begin_log(LogState(0, 2, {"A": (1, 2)}))
+    bench.stage.start()
+    bench.put(chunk(1, 2, 3, 4))
+    work = bench.stage.pump()
+    assert isinstance(work, AppendLog)
+    assert [groups(item) for item in work.items] == [[3, 4]]
+
+
+def test_a_log_that_cannot_write_ends_its_channel_with_the_reason(log: Bench) -> None:
+    full = "LogUnavailable", "the disk is full"
+    log.put(chunk(1))
+    log.stage.pump()
+    log.stage.appended(0, full)
+    assert log.sent == ["FlowEnded"]
+    assert log.outlet.error == full and log.stage.saving.to_send() is None

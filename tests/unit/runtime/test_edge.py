@@ -23,6 +23,7 @@ from activebroker.core.errors import (
 )
 from activebroker.node.dataplane.failing import instead
 from activebroker.node.effects import (
+    AppendLog,
     CancelTimer,
     ChangeFilter,
     Deliver,
@@ -36,6 +37,7 @@ from activebroker.node.effects import (
     Knock,
     LeaveFabric,
     LoadStage,
+    ReadLog,
     Reply,
     RestoreStage,
     ResumeOutlet,
@@ -255,6 +257,8 @@ def test_for_each_effect_it_is_settled_what_its_failure_costs() -> None:
         RestoreStage: RestoreStage(1, {}),
         SnapshotStage: SnapshotStage(1),
         ChangeFilter: ChangeFilter(1, None),  # type: ignore[arg-type]
+        AppendLog: AppendLog(1, ()),
+        ReadLog: ReadLog(1, 7, 0, 0, 0),
     }
     for effect in stage.values():
         assert instead(effect, {}, Planted("planted"))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import plants_between_nodes_for_tests as between_nodes
+import plants_in_logs_for_tests as in_logs
 import plants_in_moves_for_tests as in_moves
 import plants_in_recovery_for_tests as in_recovery
 from planting_for_tests import Plant, found
@@ -15,7 +16,9 @@ from rich.table import Table
 from activebroker.simulation.drawing import draw
 from activebroker.simulation.run import hush
 
-PLANTS: dict[str, Plant] = in_moves.PLANTS | in_recovery.PLANTS | between_nodes.PLANTS
+PLANTS: dict[str, Plant] = (
+    in_moves.PLANTS | in_recovery.PLANTS | between_nodes.PLANTS | in_logs.PLANTS
+)
 SEEDS = 2000  # in which each is to be found
 
 

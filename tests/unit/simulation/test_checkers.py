@@ -349,7 +349,7 @@ def test_what_could_go_on_at_a_node_and_does_not_is_found() -> None:
     supplier = node.outlets.open(1, "x", "s1")
     stage = node.stages.open(StageSpec(7, "x.Count", "python", None, "east"))
     node.stages.start(stage)
-    node.inlets.open(9, {})
+    node.inlets.open(InletOpened(9))
     node.stages.go_on()
     assert list(checkers.forgotten(host)) == []
     node.outlets.blocked[1] = None
