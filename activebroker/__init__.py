@@ -21,7 +21,7 @@ from activebroker.core import errors
 from activebroker.core.errors import ActiveBrokerError
 from activebroker.events import Batch, Event, Precision, Shape, Zone
 from activebroker.fabric import Channel, Fabric, Subscription, Supplier, connect
-from activebroker.filters import Failure, FIFOFilter
+from activebroker.filters import Failure, FIFOFilter, KeyedFilter
 from activebroker.runtime import Gap
 from activebroker.transport import generate_key
 from derivation.balance import Balance
@@ -38,6 +38,7 @@ __all__ = [
     "Fabric",
     "Failure",
     "Gap",
+    "KeyedFilter",
     "Precision",
     "Shape",
     "Subscription",

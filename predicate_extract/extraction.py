@@ -32,6 +32,8 @@ MAX_DEPTH = 100
 FAULT = "fault"
 """The kind of the reason that tells of a fault in the analysis, not of something in the filter."""
 
+_BEFORE = "derive a condition first, and this filter from its channel"
+
 ROOM = 10_000
 """Nested calls: an item of a loop, or an `elif`, takes a dozen."""
 
@@ -196,17 +198,22 @@ def _extract_filter(
     except Weaken as weaken:
         text = replace(text, reads=None, as_it_is=False)
         return _unknown(cls.__qualname__, weaken, text, instance.stateful)
+    stateful = instance.stateful or instance.keyed
+    why = instance.every_event(content.typed)
+    if why and not ignores:
+        return _unknown(cls.__qualname__, Weaken("every-event", why, _BEFORE), text)
     try:
         found = _followed(analysis.of_filter)
     except Weaken as weaken:
-        return _unknown(cls.__qualname__, weaken, text, instance.stateful)
+        return _unknown(cls.__qualname__, weaken, text, stateful)
     line = text.source.first_line if text.source else 0
     hooks = tuple(
         Reason(line, hook, "hook", f"{hook} runs apart from the events, whatever they are")
         for hook in instance.overridden_hooks()
     )
-    found = replace(found, reasons=(*found.reasons, *hooks))
-    return _result(cls.__qualname__, found, instance.stateful, text)
+    ignored = (Reason(line, cls.__qualname__, "every-event", why, _BEFORE),) if why else ()
+    found = replace(found, reasons=(*found.reasons, *hooks, *ignored))
+    return _result(cls.__qualname__, found, stateful, text)
 
 
 def _followed(follow: Callable[[], Found]) -> Found:

@@ -89,6 +89,14 @@ class FilterStopped(ActiveBrokerError):
     """A filter raised and its policy is to stop the stream."""
 
 
+class LateEvent(ActiveBrokerError):
+    """An event came later than the lateness of a keyed filter allows, and was lost."""
+
+
+class TooManyKeys(ActiveBrokerError):
+    """A keyed filter would have more instances than its `max_keys`."""
+
+
 class Closed(ActiveBrokerError):
     """The fabric, channel, supplier or subscription was closed before this call."""
 

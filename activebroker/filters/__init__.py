@@ -2,6 +2,9 @@
 
 from activebroker.filters.analysis import analyse
 from activebroker.filters.filter import FIFOFilter, FunctionFilter
+from activebroker.filters.keyed import KeyedFilter
+from activebroker.filters.keyed_runner import KeyedRunner, make_runner
+from activebroker.filters.keys import in_utc, key_fields
 from activebroker.filters.payload import (
     PYTHON_VERSION,
     Envelope,
@@ -23,11 +26,16 @@ __all__ = [
     "FilterRunner",
     "FilterSpec",
     "FunctionFilter",
+    "KeyedFilter",
+    "KeyedRunner",
     "Payload",
     "RunResult",
     "Runner",
     "analyse",
+    "in_utc",
+    "key_fields",
     "load",
+    "make_runner",
     "pack",
     "unpack",
     "verify",

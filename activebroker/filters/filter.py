@@ -55,6 +55,7 @@ class FIFOFilter:
     idle_after: ClassVar[float | None] = None
 
     _forwarded: list[Event]
+    _not_state: ClassVar[frozenset[str]] = frozenset({"_forwarded"})  # attributes of the runner's
     _begun_with: Mapping[str, str] = {}  # attribute → class, after `on_start`
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> FIFOFilter:
@@ -93,7 +94,7 @@ class FIFOFilter:
         That is all attributes. What cannot be pickled is left out if `__init__` or `on_start` has
         made it, for these make it anew; else this raises FilterNotPicklable.
         """
-        state = {name: value for name, value in vars(self).items() if name != "_forwarded"}
+        state = self._state()
         try:
             return dumps((state, ()))
         except Exception:  # noqa: BLE001 - pickling can raise anything
@@ -122,6 +123,9 @@ class FIFOFilter:
                 "pickled, and on_start did not make it anew: let it make the same each time."
             )
         vars(self).update(kept)
+
+    def _state(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in self._not_state}
 
     def _begin(self) -> None:
         """`on_start` has run."""

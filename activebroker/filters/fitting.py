@@ -12,6 +12,7 @@ from typing import Any
 
 from activebroker.core.errors import FilterWarning, InvalidFilter
 from activebroker.filters.filter import FIFOFilter
+from activebroker.filters.keyed import KeyedFilter
 from predicate_extract import FALSE, Extraction
 
 _METHODS: dict[str, tuple[str, ...]] = {
@@ -22,6 +23,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "snapshot": (),
     "restore": ("state",),
 }
+_KEYED = {"on_timer": ("time",), "on_late": ("event",), "on_expire": ()}
 
 
 def check_class(
@@ -38,7 +40,10 @@ def check_class(
             "class call super().__new__(cls)."
         )
     own = vars(instance) if instance is not None else {}
-    for name, takes in _METHODS.items():
+    methods = _METHODS | _KEYED if issubclass(cls, KeyedFilter) else _METHODS
+    if methods is not _METHODS and callable(cls.key):  # type: ignore[attr-defined]
+        methods = methods | {"key": ("content",)}
+    for name, takes in methods.items():
         if name in own:
             _check_call(f"the {name} of this {cls.__qualname__}", own[name], takes)
         else:

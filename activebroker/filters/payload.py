@@ -28,6 +28,8 @@ from activebroker.events import ANY, Batch, EventType, TypeDescription, TypeRegi
 from activebroker.filters.definitions import is_live, meant, subtypes
 from activebroker.filters.filter import FIFOFilter, FunctionFilter
 from activebroker.filters.fitting import check_class, check_function
+from activebroker.filters.keyed import KeyedFilter
+from activebroker.filters.keys import check_keyed
 from activebroker.filters.shipping import dumps, loads
 from predicate_extract import Extraction, Predicate, PredicateFormatError
 
@@ -72,6 +74,7 @@ class Payload:
     stateless: bool = False
     types: TypeRegistry = field(default_factory=TypeRegistry)
     live: bool = False
+    cls: type[FIFOFilter] = FIFOFilter
 
     def own(self, batch: Batch) -> Batch:
         """A batch as events of the filter's own classes, whichever this process knows besides."""
@@ -85,8 +88,9 @@ class Payload:
 
     def reconfigure(self, instance: FIFOFilter) -> None:
         """Give an instance its parameters: copies, so that instances share nothing."""
-        for name, value in copy.deepcopy(dict(self.values)).items():
-            setattr(instance, name, value)
+        if self.values:
+            for name, value in copy.deepcopy(dict(self.values)).items():
+                setattr(instance, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,9 @@ class FilterSpec:
                 if not callable(getattr(head, "enqueue", None)):
                     hint += " and give it a method enqueue(self, event)"
                 raise InvalidFilter(f"{head.__qualname__} is not a filter class: {hint}.")
-            if head.enqueue is FIFOFilter.enqueue or not callable(head.enqueue):
+            if head.enqueue in (FIFOFilter.enqueue, KeyedFilter.enqueue) or not callable(
+                head.enqueue
+            ):
                 raise InvalidFilter(
                     f"{head.__qualname__} has no enqueue of its own: define enqueue(self, event) "
                     "and forward with super().enqueue(event)."
@@ -218,10 +224,12 @@ def pack(
 ) -> Envelope:
     """Serialise a filter with what the analysis found in it, and sign it with `key`.
 
-    Raises InvalidFilter for one that cannot run; FilterNotPicklable, with the reason, where the
+    Raises InvalidFilter for one that cannot run; UnknownField, where a keyed filter goes by a field
+    that the events lack; FilterNotPicklable, with the reason, where the
     class holds something that cannot leave this process (a lock, a socket, an open file).
     """
     spec.check(extraction)
+    check_keyed(spec.cls, input_type)
     output = spec.output_type(input_type)
     try:
         body = dumps(
@@ -232,6 +240,7 @@ def pack(
             f"Filter {spec.name} cannot be shipped: {error}. Create such objects in on_start, "
             "which runs where the filter runs."
         ) from error
+    keyed = issubclass(spec.cls, KeyedFilter)  # other methods than enqueue see events, too
     unsigned = Envelope(
         name=spec.name,
         source=extraction.source,
@@ -240,7 +249,7 @@ def pack(
         # On an untyped channel the objects' own methods decide what a comparison means.
         exact=extraction.exact and input_type is not ANY and spec.output is None,
         only_looks=(extraction.exact or spec.cls is FunctionFilter) and spec.output is None,
-        reads=_reads(extraction, input_type) if spec.output is None else None,
+        reads=_reads(extraction, input_type) if spec.output is None and not keyed else None,
         stateful=extraction.stateful,
         shared=spec.cls.shared,
         on_error=spec.cls.on_error,
@@ -324,15 +333,17 @@ def unpack(envelope: Envelope, key: bytes) -> Payload:
 
     def make() -> FIFOFilter:
         # Copies, so that the instances of several streams share nothing.
-        made: FIFOFilter = (
-            cls(*copy.deepcopy(args)) if instance is None else copy.deepcopy(instance)
-        )
+        made: FIFOFilter
+        if instance is not None:
+            made = copy.deepcopy(instance)
+        else:
+            made = cls(*copy.deepcopy(args)) if args else cls()
         payload.reconfigure(made)
         return made
 
     code = args[0] if cls is FunctionFilter else cls.enqueue
     payload = Payload(
-        make, _event_type(input_cls), _event_type(output_cls), values, live=is_live(code)
+        make, _event_type(input_cls), _event_type(output_cls), values, live=is_live(code), cls=cls
     )
     for each in (payload.input, payload.output, *map(_event_type, special)):
         payload.types.register(each)

@@ -20,6 +20,7 @@ from activebroker.events.small_batch import SmallBatch
 from activebroker.filters.filter import FIFOFilter, FunctionFilter, refuse_unrun, truth
 from activebroker.filters.payload import Envelope, Payload
 
+_HERE = __file__.removesuffix("runner.py")
 SHARED = ""  # the stream key of a filter whose one instance sees all suppliers
 
 
@@ -52,7 +53,7 @@ class Failure(msgspec.Struct, frozen=True):
         """What there is to say of an error. Its traceback begins in the user's code."""
         what = shortened(f"{type(error).__name__}: {error}")
         first = error.__traceback__
-        while first is not None and first.tb_frame.f_code.co_filename == __file__:
+        while first is not None and first.tb_frame.f_code.co_filename.startswith(_HERE):
             first = first.tb_next
         lines = traceback.format_exception(type(error), error, first or error.__traceback__)
         trace = shortened("".join(lines), 4 * TEXT)
@@ -66,6 +67,9 @@ class RunResult:
     batches: list[Batch] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     stopped: bool = False
+    late: int = 0  # events that a keyed filter lost since they came late
+    late_samples: list[Failure] = field(default_factory=list)  # some of these
+    keys: int = 0  # instances of a keyed filter now
 
 
 class Runner(Protocol):
@@ -161,7 +165,7 @@ class FilterRunner:
                 if result.stopped:
                     break
             kept = len(forwarded)
-        self._collect(instance, batch, events, result)
+        self._collect(instance._take(), batch, events, result)
 
     def _rows(self, batch: Batch) -> Iterator[None] | None:
         """Gives `_content` the fields of one row after another. None if whole events are to be
@@ -315,9 +319,9 @@ class FilterRunner:
         self._append(instance._take(), result)
 
     def _collect(
-        self, instance: FIFOFilter, batch: Batch, events: list[Event], result: RunResult
+        self, forwarded: list[Event], batch: Batch, events: list[Event], result: RunResult
     ) -> None:
-        forwarded = instance._take()
+        """Make batches of what was forwarded of a batch."""
         untouched = self._immutable or self._only_looks
         mask = _subsequence(events, forwarded) if untouched else None
         if mask is None:

@@ -35,6 +35,8 @@ def counters(plane: Plane, cpu_seconds: float, moves: Moves, peers: Peers) -> No
                 python_events=stage.python_events,
                 emitted_events=stage.outlet.emitted_events,
                 lost_events=stage.lost_events,
+                late_events=stage.late_events,
+                keys=stage.keys,
                 backlog=stage.backlog,
                 queue_length=stage.queue_length,
                 cpu_seconds=stage.cpu_seconds,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from activebroker.core.errors import ActiveBrokerError, LogUnavailable, flatten
-from activebroker.filters import Envelope, Failure, FilterRunner, Payload, Runner, RunResult
+from activebroker.filters import Envelope, Failure, Payload, Runner, RunResult, make_runner
 from activebroker.node.effects import (
     AppendLog,
     ChangeFilter,
@@ -44,15 +44,7 @@ Answer = (
 
 def python_runner(payload: Payload, envelope: Envelope, stage: StageSpec) -> Runner:
     """Runs the filter in this process."""
-    return FilterRunner(
-        payload,
-        channel=stage.channel,
-        name=envelope.name,
-        shared=envelope.shared,
-        stop_on_error=envelope.on_error == "stop",
-        only_looks=envelope.only_looks,
-        reads=envelope.reads,
-    )
+    return make_runner(payload, envelope, stage.channel)
 
 
 class Executor:

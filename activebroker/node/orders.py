@@ -114,7 +114,8 @@ class Orders:
             case WorkDone(_, result, cpu_seconds):
                 self._stages.cpu_seconds += cpu_seconds
                 if stage is not None:
-                    self._report(stage, result.failures)
+                    told = [*result.failures, *result.late_samples]
+                    self._report(stage, told, len(result.failures) + result.late)
                     stage.done(result, cpu_seconds)
             case StateSnapshotted(stage_id, state):
                 if stage is not None and stage.state is StageState.SNAPSHOTTING:
@@ -123,7 +124,7 @@ class Orders:
                     self._moves.captured(stage_id, state)
             case StateFailed(_, failures) if stage is not None:
                 if not stage.saving.fails:  # else it was reported, and a move has asked once more
-                    self._report(stage, failures)
+                    self._report(stage, failures, len(failures))
                 saving = stage.saving.state is SavingState.TAKING or stage.changing is not None
                 stage.saving.fails |= saving
             case StageChanged(_, state, error) if stage is not None:
@@ -232,9 +233,9 @@ class Orders:
         if outlet is None or not outlet.ended:
             self._context.effects.append(DrainSupplier(outlet_id, finished))
 
-    def _report(self, stage: Stage, failures: Sequence[Failure]) -> None:
-        """Tell the channel's owner which events its filter has lost."""
-        if failures:
+    def _report(self, stage: Stage, failures: Sequence[Failure], count: int) -> None:
+        """Tell the channel's owner which events its filter has lost, or some of them."""
+        if count:
             samples = tuple(failures[:SAMPLES])
-            report = FailuresReported(stage.spec.channel, len(failures), samples)
+            report = FailuresReported(stage.spec.channel, count, samples)
             self._context.send(stage.spec.owner, report, ())

@@ -65,6 +65,8 @@ class Channel(msgspec.Struct, frozen=True):
 class Derivation(msgspec.Struct, frozen=True):
     """A derived channel's filter at one node, a stage; counters are of events.
 
+    Of `lost_events`, `late_events` came later than a keyed filter allows; it has instances for so
+    many `keys`.
     `python_events` are those of `taken_events` for which Python ran. `backlog` batches wait for the
     filter, and in them `queue_length` events. The rate of `cpu_seconds` is its share of a CPU.
     """
@@ -77,6 +79,8 @@ class Derivation(msgspec.Struct, frozen=True):
     python_events: int
     emitted_events: int
     lost_events: int
+    late_events: int
+    keys: int
     backlog: int
     queue_length: int
     cpu_seconds: float

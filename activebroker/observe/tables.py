@@ -100,7 +100,7 @@ def _instead(channels: list[Channel]) -> Table:
 def _derivations(derivations: list[Derivation]) -> Table:
     headings = (
         "channel", "node", "engine", ">taken", ">taken/s", ">in Python", ">emitted", ">emitted/s",
-        ">lost", ">backlog", ">queue", ">CPU",
+        ">lost", ">keys", ">backlog", ">queue", ">CPU",
     )  # fmt: skip
     return _table(
         "Derivations",
@@ -115,7 +115,8 @@ def _derivations(derivations: list[Derivation]) -> Table:
                 _count(each.python_events),
                 _count(each.emitted_events),
                 _rate(each.per_second, "emitted_events"),
-                _count(each.lost_events),
+                _lost(each),
+                _count(each.keys) if each.keys else "",
                 _count(each.backlog),
                 _count(each.queue_length),
                 _share(each.per_second),
@@ -123,6 +124,11 @@ def _derivations(derivations: list[Derivation]) -> Table:
             for each in derivations
         ),
     )
+
+
+def _lost(each: Derivation) -> str:
+    late = f" ({_count(each.late_events)} late)" if each.late_events else ""
+    return f"{_count(each.lost_events)}{late}"
 
 
 def _moves(moves: list[Move]) -> Table:

@@ -11,6 +11,7 @@ from activebroker.simulation.scenario import (
     DEADLY,
     FROM_ITS_BEGIN,
     HEAVY,
+    KEYED,
     LOGGED,
     RAISING,
     RECONFIGURED,
@@ -42,6 +43,9 @@ def vary(scenario: Scenario) -> Scenario:
     rng = random.Random(f"raising {seed}")
     if rng.random() < 0.12:
         steps = _sorted(*raising(rng, steps))
+    rng = random.Random(f"keyed {seed}")
+    if rng.random() < 0.12:
+        steps = _sorted(*keyed(rng, steps))
     rng = random.Random(f"owners {seed}")
     if rng.random() < 0.1:
         options = replace(options, lease=rng.choice((2.0, 15.0)))
@@ -154,6 +158,14 @@ def raising(rng: random.Random, steps: tuple[Step, ...]) -> Iterator[Step]:
         at = rng.uniform(0.05, max(0.1, steps[-1].at))
         supplier, to = rng.randrange(64), rng.randrange(64)
         yield from offloads(Step(at, "offload", 0, supplier, place=to))
+
+
+def keyed(rng: random.Random, steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Some filters have their state by key."""
+    for step in steps:
+        if step.do == "derive" and step.choice < RECONFIGURED and rng.random() < 0.7:
+            step = replace(step, choice=KEYED)
+        yield step
 
 
 def offloads(step: Step) -> Iterator[Step]:

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 
 from activebroker.events import Event
 from activebroker.filters import FIFOFilter
-from activebroker.simulation.reference import RAISING, REASON, RECONFIGURED, Seen, envelope_of
+from activebroker.simulation.reference import (
+    BY_HAND,
+    RAISING,
+    REASON,
+    RECONFIGURED,
+    Seen,
+    envelope_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +217,7 @@ class Ways:
         if not (element.readable or envelope_of(self._filter).exact):
             return False  # lost here
         if instance is None:
-            instance = way.instance = self._filter()
+            instance = way.instance = BY_HAND.get(self._filter, self._filter)()
             if way.groups is not None:
                 instance.groups = way.groups  # type: ignore[attr-defined]
         try:

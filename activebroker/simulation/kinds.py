@@ -15,7 +15,7 @@ from activebroker.node.node import Node
 from activebroker.protocol.requests import Move, Offload
 from activebroker.simulation.machines import planned
 from activebroker.simulation.outcome import Carried
-from activebroker.simulation.reference import FILTERS, RAISING, RECONFIGURED
+from activebroker.simulation.reference import FILTERS, KEYED, RAISING, RECONFIGURED
 from activebroker.simulation.scenario import BROKER_NAMES, HUB
 
 BROKER = "broker"
@@ -42,7 +42,7 @@ Cell = tuple[str, str, bool]  # row, column, whether of stateful filters
 
 _STATEFUL = {
     cls.__name__
-    for cls in (*FILTERS, *RECONFIGURED, *RAISING)
+    for cls in (*FILTERS, *RECONFIGURED, *RAISING, *KEYED)
     if vars(cls()).keys() - {"_forwarded", *cls.parameters}
 }
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from activebroker.events import Event, EventType
-from activebroker.filters import Envelope, FIFOFilter, FilterSpec, Payload, analyse, pack, unpack
+from activebroker.filters import (
+    Envelope,
+    FIFOFilter,
+    FilterSpec,
+    KeyedFilter,
+    Payload,
+    analyse,
+    pack,
+    unpack,
+)
 
 KEY = b"k" * 32
 UNREADABLE = "no such event"  # what a class raises that refuses to be built
@@ -171,10 +182,92 @@ class CountAbove(FIFOFilter):
             super().enqueue(event.replace(event.content.marked(self.seen)))
 
 
+class Grouped(KeyedFilter):
+    """Keyed: numbers what it has seen of a group. By the numbers of events, a timer runs two after
+    the first of a group, and a group expires that none has come of for five."""
+
+    key: Any = "group"
+    time = "n"
+    ttl = 5
+
+    def __init__(self) -> None:
+        self.seen = self.last = 0
+
+    def enqueue(self, event: Event) -> None:
+        item = event.content
+        self.seen, self.last = self.seen + 1, item.n
+        if self.seen == 1:
+            self.set_timer(item.n + 2)
+        super().enqueue(event.replace(item.marked(f"g{self.seen}")))
+
+    def on_timer(self, time: int) -> None:
+        self.forward(Item(time, self.key, f"/timer{self.seen}", b""))
+
+    def on_expire(self) -> None:
+        self.forward(Item(self.last, self.key, f"/gone{self.seen}", b""))
+
+    def on_end(self) -> None:
+        self.forward(Item(self.last, self.key, f"/end{self.seen}", b""))
+
+
+class GroupedByHand(FIFOFilter):
+    """What `Grouped` comes to, with all groups in one instance."""
+
+    def __init__(self) -> None:
+        self.newest = -1
+        # In the order in which groups came: seen, last, newest, and the timer if it is set. Made
+        # anew, and never changed in place.
+        self.groups: dict[int, tuple[int, int, int, int | None]] = {}
+
+    def enqueue(self, event: Event) -> None:
+        item = event.content
+        self.newest = max(self.newest, item.n)
+        while due := min(self._due(), default=None):
+            self._run(event, *due)
+        seen, _, newest, timer = self.groups.get(item.group, (0, 0, item.n, item.n + 2))
+        self.groups = {**self.groups, item.group: (seen + 1, item.n, max(newest, item.n), timer)}
+        super().enqueue(event.replace(item.marked(f"g{seen + 1}")))
+        self.event = event
+        while due := min(self._due(), default=None):
+            self._run(event, *due)
+
+    def on_end(self) -> None:
+        timers = [
+            (timer, 0, place, group)
+            for place, (group, (_, _, _, timer)) in enumerate(self.groups.items())
+            if timer is not None
+        ]
+        for timer, what, place, group in sorted(timers):
+            self._run(self.event, timer, what, place, group)
+        for group, (seen, last, _, _) in self.groups.items():
+            super().enqueue(self.event.replace(Item(last, group, f"/end{seen}", b"")))
+
+    def _due(self) -> Iterator[tuple[int, int, int, int]]:
+        for place, (group, (_, _, newest, timer)) in enumerate(self.groups.items()):
+            if timer is not None and timer <= self.newest:
+                yield timer, 0, place, group
+            if newest + 5 <= self.newest:
+                yield newest + 5, 1, place, group
+
+    def _run(self, event: Event, at: int, what: int, _place: int, group: int) -> None:
+        seen, last, newest, _ = self.groups[group]
+        if what == 0:
+            self.groups = {**self.groups, group: (seen, last, newest, None)}
+            super().enqueue(event.replace(Item(at, group, f"/timer{seen}", b"")))
+        else:
+            self.groups = {key: kept for key, kept in self.groups.items() if key != group}
+            super().enqueue(event.replace(Item(last, group, f"/gone{seen}", b"")))
+
+
+# By what a keyed filter is checked.
+BY_HAND: dict[type[FIFOFilter], type[FIFOFilter]] = {Grouped: GroupedByHand}
+
+
 GROUPS = ((0, 1), (2, 3), (1, 2), (0,), (1, 2, 3))
 RECONFIGURED: tuple[type[FIFOFilter], ...] = (Above, CountAbove)
 RAISING: tuple[type[FIFOFilter], ...] = (Rated,)
 DEADLY: tuple[type[FIFOFilter], ...] = (Deadly,)
+KEYED: tuple[type[FIFOFilter], ...] = (Grouped,)
 FILTERS: tuple[type[FIFOFilter], ...] = (Count, Few, HoldBack, Twice, Count, Some, CountAll, Faulty)
 
 

@@ -81,9 +81,10 @@ class Step:
     `host`: where. `object`: the channel, supplier, consumer or (of a split) broker concerned.
     `choice`: events a batch, from `TOUCHY` on so many more of which some cannot be decoded; the
     filter, from `RECONFIGURED` on one that can be reconfigured, from `RAISING` on one whose
-    predicate raises, from `LOGGED` on a log; its new parameter; 1 for a slow consumer, with the bit
-    `FROM_ITS_BEGIN` for one that takes all that a log has; 1 for a supplier that ended before, to
-    open again; how many processes an offload is for, 0 for all.
+    predicate raises, from `LOGGED` on a log, from `KEYED` on one whose state is by key; its new
+    parameter; 1 for a slow consumer, with the bit `FROM_ITS_BEGIN` for one that takes all that a
+    log has; 1 for a supplier that ended before, to open again; how many processes an offload is
+    for, 0 for all.
     `place`: of a derivation. `times`: batches published, in `over` seconds.
     """
 
@@ -133,6 +134,7 @@ RAISING = 2000
 DEADLY = 3000
 LOGGED = 4000
 FROM_ITS_BEGIN = 2  # as a bit
+KEYED = 5000
 TOUCHY = 100
 HEAVY = 100_000  # bytes of events with which flows use up their credit
 SHORT = 6.0  # seconds of silence after which nobody is taken for lost

@@ -53,6 +53,7 @@ from activebroker.simulation.scenario import (
     DEADLY,
     FROM_ITS_BEGIN,
     HUB,
+    KEYED,
     LOGGED,
     RAISING,
     RECONFIGURED,
@@ -361,6 +362,7 @@ class Users:
         if parent is None or len(self.channels) >= MOST_CHANNELS:
             return
         sorts = (
+            (KEYED, reference.KEYED),
             (LOGGED, (All,)),
             (DEADLY, reference.DEADLY),
             (RAISING, reference.RAISING),

@@ -12,19 +12,28 @@ import pyarrow as pa
 
 from activebroker.core.errors import InvalidFilter, UnknownField
 from activebroker.events import EventType
-from activebroker.filters import Envelope, FIFOFilter, FilterSpec, analyse, pack
-from activebroker.spark.columns import readable
+from activebroker.filters import (
+    Envelope,
+    FIFOFilter,
+    FilterSpec,
+    KeyedFilter,
+    analyse,
+    pack,
+)
 from activebroker.spark.executors import check
 from activebroker.spark.frame import (
     Frame,
     Path,
     column,
     contents,
+    forwarded,
     is_missing,
+    named,
     plain,
     refusal,
     required,
 )
+from activebroker.spark.keyed import apply_keyed
 from activebroker.spark.session import require_extra
 from activebroker.spark.streams import KEY, SKIP, Task
 from activebroker.spark.words import Words
@@ -89,7 +98,7 @@ def apply(
         raise UnknownField(f"{error}{frame.refused()}") from None
     envelope = pack(spec, type, extraction, key=KEY)
     keeps_state = extraction.stateful or spec.cls.shared
-    if df.isStreaming:
+    if df.isStreaming and not issubclass(spec.cls, KeyedFilter):
         _check_streaming(spec.name, keeps_state, bool(order) or supplier is not None)
 
     schema = frame.meant(type)
@@ -109,9 +118,10 @@ def apply(
         return _raising(df, spec, envelope, extraction, where, type, nulls)
 
     check(df.sparkSession)
-    stream: Column | None = None
-    if supplier is not None:
-        stream = _texts(df, supplier)
+    stream = None if supplier is None else _texts(df, supplier)
+    task = Task(envelope, names, tuple(nulls), skip=on_error == "skip", lost=lost)
+    if issubclass(spec.cls, KeyedFilter):
+        return apply_keyed(df, task, spec, type, stream, order)
     if order or stream is not None:
         df = _in_order(df, None if spec.cls.shared else stream, order)
     elif keeps_state:
@@ -120,7 +130,6 @@ def apply(
             "give apply order_by= (and supplier=) to say what the streams are",
             spec.name,
         )
-    task = Task(envelope, names, tuple(nulls), skip=on_error == "skip", lost=lost)
     if extraction.as_it_is and spec.output is None:
         return _masked(df, task, stream, keeps_state)
     return _mapped(df, task, stream, spec)
@@ -130,7 +139,8 @@ def _check_streaming(name: str, keeps_state: bool, ordered: bool) -> None:
     if keeps_state:
         raise InvalidFilter(
             f"Filter {name} may remember events, and a streaming DataFrame gives it a new instance "
-            "for each micro-batch. Run it on a channel (derive), or over batches with foreachBatch."
+            "for each micro-batch. If its state is by key, make it an activebroker.KeyedFilter, "
+            "whose state goes on. Else run it on a channel (derive), or in foreachBatch."
         )
     if ordered:
         raise InvalidFilter(
@@ -206,25 +216,13 @@ def _masked(df: DataFrame, task: Task, stream: Column | None, keeps_state: bool)
     mask = f.arrow_udf(task.mask, "boolean")
     if keeps_state:  # else Spark could change the order of rows below it, and which rows it gets
         mask = mask.asNondeterministic()
-    return df.filter(mask(_named(stream), *contents(df, task.names)))
+    return df.filter(mask(named(stream), *contents(df, task.names)))
 
 
 def _mapped(df: DataFrame, task: Task, stream: Column | None, spec: FilterSpec) -> DataFrame:
     """What the filter forwards."""
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.pandas.types import to_arrow_schema
 
-    fields = contents(df, task.names)
-    if spec.output is None:
-        result = df.select(*fields).schema
-    else:
-        output = [each.with_type(readable(each.type)) for each in EventType.of(spec.output).schema]
-        result = from_arrow_schema(pa.schema(output), prefer_timestamp_ntz=True)
+    result = forwarded(df, task.names, spec.output)
     run = partial(task.forwarded, result=to_arrow_schema(result, timezone="UTC"))
-    return df.select(_named(stream), *fields).mapInArrow(run, result)
-
-
-def _named(stream: Column | None) -> Column:
-    """The column before those of the contents."""
-    from pyspark.sql import functions as f
-
-    return (f.lit(None).cast("string") if stream is None else stream).alias("$supplier")
+    return df.select(named(stream), *contents(df, task.names)).mapInArrow(run, result)

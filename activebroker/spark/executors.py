@@ -55,7 +55,7 @@ def _probe() -> Callable[[int], str]:
         from importlib import import_module
 
         try:
-            for name in ("job", "streams"):
+            for name in ("job", "streams", "keyed_streams"):
                 import_module(f"activebroker.spark.{name}")
         except Exception as error:  # noqa: BLE001 - whatever it is, filters do not run there
             return f"{type(error).__name__}: {error}"

@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from activebroker.core.errors import EventRefused, EventTypeError, suggestion
 from activebroker.events import EventType, from_table, type_of
 from activebroker.events.columns.records import Record
+from activebroker.spark.columns import readable
 from predicate_extract.algebra.schema import family
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 
 Path = tuple[str, ...]
@@ -149,6 +150,23 @@ def column(name: str) -> Column:
     from pyspark.sql import functions
 
     return functions.col(f"`{name.replace('`', '``')}`")
+
+
+def named(stream: Column | None) -> Column:
+    """The column before those of the contents: what tells streams apart."""
+    from pyspark.sql import functions as f
+
+    return (f.lit(None).cast("string") if stream is None else stream).alias("$supplier")
+
+
+def forwarded(df: DataFrame, names: Iterable[str], output: type | None) -> StructType:
+    """The rows of what a filter forwards: those of its output, or the fields of the events."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if output is None:
+        return df.select(*contents(df, names)).schema
+    fields = [each.with_type(readable(each.type)) for each in EventType.of(output).schema]
+    return from_arrow_schema(pa.schema(fields), prefer_timestamp_ntz=True)
 
 
 def contents(df: DataFrame, names: Iterable[str]) -> list[Column]:

@@ -12,7 +12,16 @@ import pyarrow as pa
 
 from activebroker.core.errors import FilterNotPicklable
 from activebroker.events import Batch, TypeDescription, TypeRegistry, describe, dump
-from activebroker.filters import SHARED, Envelope, Failure, FilterRunner, Payload, RunResult, unpack
+from activebroker.filters import (
+    SHARED,
+    Envelope,
+    Failure,
+    FilterRunner,
+    Payload,
+    RunResult,
+    make_runner,
+    unpack,
+)
 from activebroker.spark.rows import Layout
 
 
@@ -30,6 +39,13 @@ class Lost(msgspec.Struct, frozen=True, tag=True):
     failure: Failure
 
 
+class Late(msgspec.Struct, frozen=True, tag=True):
+    """Events that came later than a keyed filter allows, and some of them."""
+
+    count: int
+    samples: list[Failure]
+
+
 class Stopped(msgspec.Struct, frozen=True, tag=True):
     """The filter raised, and its policy is to stop."""
 
@@ -41,7 +57,7 @@ class State(msgspec.Struct, frozen=True, tag=True):
     state: bytes
 
 
-Message = Forwarded | Lost | Stopped | State
+Message = Forwarded | Lost | Late | Stopped | State
 
 RESULT = pa.schema(
     [pa.field("batch", pa.int32()), pa.field("row", pa.int64()), pa.field("message", pa.binary())]
@@ -120,6 +136,8 @@ def _messages(result: RunResult) -> list[Message]:
         for batch in result.batches
     ]
     messages += [Lost(failure) for failure in result.failures]
+    if result.late:
+        messages.append(Late(result.late, result.late_samples))
     return [*messages, Stopped()] if result.stopped else messages
 
 
@@ -147,13 +165,7 @@ def _load(envelope: Envelope, key: bytes) -> tuple[Payload, TypeRegistry]:
 
 
 def _make_runner(envelope: Envelope, key: bytes, channel: str) -> FilterRunner:
-    return FilterRunner(
-        _load(envelope, key)[0],
-        channel=channel,
-        name=envelope.name,
-        shared=envelope.shared,
-        stop_on_error=envelope.on_error == "stop",
-    )
+    return make_runner(_load(envelope, key)[0], envelope, channel)
 
 
 _lasting_runner = lru_cache(maxsize=64)(_make_runner)  # its filter keeps nothing between events

@@ -25,6 +25,7 @@ from activebroker.filters import (
     FilterRunner,
     Payload,
     RunResult,
+    make_runner,
 )
 from activebroker.matching import parse
 from activebroker.spark.executors import check
@@ -33,6 +34,7 @@ from activebroker.spark.job import (
     RESULT,
     Forwarded,
     Job,
+    Late,
     Lost,
     Message,
     State,
@@ -76,7 +78,7 @@ class SparkRunner:
         self._registry.register(payload.input)
         self._registry.register(payload.output)
         self._states: dict[str, bytes] = {}
-        self._keyed = envelope.stateful or envelope.shared or has_hooks(_filter_class(payload))
+        self._keyed = envelope.stateful or envelope.shared or has_hooks(payload.cls)
         self._spark: SparkSession | None = None
         self._began = -LONGEST  # when the last job has started
         require()
@@ -145,13 +147,7 @@ class SparkRunner:
 
     def _here(self, streams: Any) -> FilterRunner:
         """Instances of some streams in this process."""
-        runner = FilterRunner(
-            self._payload,
-            channel=self._channel,
-            name=self._envelope.name,
-            shared=self._envelope.shared,
-            stop_on_error=self._envelope.on_error == "stop",
-        )
+        runner = make_runner(self._payload, self._envelope, self._channel)
         runner.restore({stream: self._states[stream] for stream in streams})
         return runner
 
@@ -242,6 +238,9 @@ class SparkRunner:
                     result.batches.append(load(self._registry.resolve(type), supplier, [columns]))
                 case Lost(failure):
                     result.failures.append(failure)
+                case Late(count, samples):
+                    result.late += count
+                    result.late_samples += samples
                 case Stopped():
                     result.stopped = True
 
@@ -289,6 +288,8 @@ def _parallelism(spark: SparkSession) -> int:
 def _extend(result: RunResult, more: RunResult) -> None:
     result.batches += more.batches
     result.failures += more.failures
+    result.late += more.late
+    result.late_samples += more.late_samples
     result.stopped = more.stopped
 
 
@@ -314,10 +315,3 @@ def _struct(schema: pa.Schema) -> Any:
 def has_hooks(cls: type[FIFOFilter]) -> bool:
     """Whether a stream of this filter needs an instance of its own from start to end."""
     return any(getattr(cls, hook) is not getattr(FIFOFilter, hook) for hook in _HOOKS)
-
-
-def _filter_class(payload: Payload) -> type[FIFOFilter]:
-    try:
-        return type(payload.make())
-    except Exception:  # noqa: BLE001 - user code; it fails on the executors too, and is told there
-        return FIFOFilter

@@ -50,11 +50,11 @@ class Task:
     def mask(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Tell for each row whether the filter forwards it. The first array of a batch names the
         rows' streams."""
-        streams = _Streams(self)
+        streams = Streams(self)
         for suppliers, *columns in batches:
             table = pa.RecordBatch.from_arrays(columns, names=self.names)
             kept = np.zeros(len(suppliers), np.bool_)
-            for stream, start, stop in _runs(suppliers):
+            for stream, start, stop in runs(suppliers):
                 streams.enter(stream)
                 kept[start + streams.kept(table.slice(start, stop - start))] = True
             yield pa.array(kept)
@@ -63,36 +63,43 @@ class Task:
         self, batches: Iterator[pa.RecordBatch], result: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """What the filter forwards, as columns of `result`. The first column names the streams."""
-        streams = _Streams(self)
+        streams = Streams(self)
         for batch in batches:
             content = batch.remove_column(0)
-            for stream, start, stop in _runs(batch.column(0)):
-                yield from _shaped(streams.enter(stream), result)
+            for stream, start, stop in runs(batch.column(0)):
+                yield from shaped(streams.enter(stream), result)
                 rows = content.slice(start, stop - start)
-                yield from _shaped(streams.run(streams.acceptable(rows)[1]), result)
-        yield from _shaped(streams.end(), result)
+                yield from shaped(streams.run(streams.acceptable(rows)[1]), result)
+        yield from shaped(streams.end(), result)
 
 
-class _Streams:
+class Streams:
     """The streams of a partition, one after the other; or one of all (`shared`)."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        payload = unpack(task.envelope, KEY)
+        payload = self._unpack(task.envelope)
         if len(task.names) < len(payload.input.schema.names):
             view = _view(payload.input, task.names)
             payload = Payload(payload.make, view, view, payload.values)
         self._type = payload.input
-        self._runner = FilterRunner(
-            payload,
-            channel="DataFrame",
-            name=task.envelope.name,
-            shared=task.envelope.shared,
-            stop_on_error=False,
-            reads=task.envelope.reads,
-        )
+        self._runner = self._make_runner(payload)
         self._stream: str | None = None
         self._seq = 0
+
+    def _unpack(self, envelope: Envelope) -> Payload:
+        return unpack(envelope, KEY)
+
+    def _make_runner(self, payload: Payload) -> FilterRunner:
+        envelope = self._task.envelope
+        return FilterRunner(
+            payload,
+            channel="DataFrame",
+            name=envelope.name,
+            shared=envelope.shared,
+            stop_on_error=False,
+            reads=envelope.reads,
+        )
 
     def enter(self, stream: str | None) -> RunResult:
         """The rows that come are of this stream; another one has ended."""
@@ -158,6 +165,9 @@ class _Streams:
             if not self._task.skip:
                 raise alone(FilterStopped(f"Filter {first.filter} raised {text}{SKIP}"))
             self._lose(len(result.failures), text)
+        if result.late:
+            first = result.late_samples[0]
+            self._lose(result.late, f"{first.error}, on row {first.seq}: {first.content}")
         return result
 
     def _lose(self, count: int, first: str) -> None:
@@ -185,7 +195,7 @@ def _view(type: EventType, names: tuple[str, ...]) -> EventType:
     return EventType(type.name, cls, Record(cls, fields))
 
 
-def _runs(suppliers: pa.Array) -> Iterator[tuple[str | None, int, int]]:
+def runs(suppliers: pa.Array) -> Iterator[tuple[str | None, int, int]]:
     """The runs of rows of one stream."""
     if not len(suppliers):
         return
@@ -196,7 +206,7 @@ def _runs(suppliers: pa.Array) -> Iterator[tuple[str | None, int, int]]:
         yield names.dictionary[int(codes[start])].as_py(), start, stop
 
 
-def _shaped(result: RunResult, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def shaped(result: RunResult, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in result.batches:
         arrays = [reshape(batch.columns.column(field.name), field.type) for field in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -13,7 +13,7 @@ import ast
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from types import FunctionType, MemberDescriptorType
+from types import FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
 from predicate_extract.analysis.code import Code, code_of
@@ -57,9 +57,11 @@ def forwards(function: object) -> bool:
 
 
 def find_base(cls: type) -> type | None:
-    """The base class of filters, whose `enqueue` forwards; a subclass may name that again."""
-    bases = (p for p in reversed(cls.__mro__) if forwards(vars(p).get("enqueue")))
-    return next(bases, None)
+    """The base class of the filter, whose `enqueue` forwards. A subclass may name that again; one
+    that defines another that forwards is a base class too."""
+    bases = [p for p in cls.__mro__ if forwards(vars(p).get("enqueue"))]
+    owners = (p for p in bases if vars(p)["enqueue"].__qualname__ == f"{p.__qualname__}.enqueue")
+    return next(owners, bases[-1] if bases else None)
 
 
 class FilterInstance:
@@ -95,6 +97,20 @@ class FilterInstance:
         line = [vars(cls)["enqueue"] for cls in self.cls.__mro__ if "enqueue" in vars(cls)]
         hooks = set(self.overridden_hooks()) & {"on_end", "on_idle"}
         return len(line) > 1 and forwards(line[1]) and not hooks
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the base class has an instance for each key of a stream, and perhaps a clock that
+        events move on. It says so by a classmethod `every_event`."""
+        return isinstance(getattr(self.base, "every_event", None), MethodType)
+
+    def every_event(self, typed: bool) -> str:
+        """Why each event has an effect, whatever `enqueue` does with it; "" if it has none. Events
+        are `typed` if their fields are known."""
+        if not self.keyed:
+            return ""
+        why: str = inspect.getattr_static(self.base, "every_event").__func__(self.cls, typed)
+        return why
 
     def overridden_hooks(self) -> list[str]:
         """The base class's other methods that the filter replaces."""

@@ -36,6 +36,14 @@ def stateful(module: ModuleType, got: Any) -> None:
     assert got == {"Rhine": [3.0, 3.75, 4.5, 5.25], "Elbe": [2.0]}
 
 
+def keyed(module: ModuleType, got: Any) -> None:
+    means, late = got
+    assert late == 1
+    door = [("door", 60.0, 2.5), ("door", 120.0, 8.5), ("door", 180.0, 14.5)]
+    roof = [("roof", until, 20.0) for until in (0.0, 60.0, 120.0, 180.0)]
+    assert sorted((each.sensor, each.until, each.celsius) for each in means) == door + roof
+
+
 def move(module: ModuleType, got: Any) -> None:
     assert len(got) >= 2000
     assert got == list(range(9, got[-1] + 1, 10))
@@ -66,7 +74,7 @@ def errors(module: ModuleType, got: Any) -> None:
     assert lost == ["ZeroDivisionError: float division by zero"]
 
 
-CHECKS = [paper_example, stateful, move, reconfigure, transform, untyped, errors]
+CHECKS = [paper_example, stateful, keyed, move, reconfigure, transform, untyped, errors]
 each_example = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 HOT = [108.0, 108.5, 109.0, 109.5]
 

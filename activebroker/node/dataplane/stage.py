@@ -54,6 +54,8 @@ class Stage:
         self.state = StageState.LOADING
         self.moving = False  # a move of it is under way: it stays until that has ended
         self.lost_events = 0
+        self.late_events = 0  # of these, those that came later than the filter allows
+        self.keys = 0  # that the filter has instances for
         self.taken_events = 0
         self.python_events = 0
         self.cpu_seconds = 0.0
@@ -217,7 +219,9 @@ class Stage:
     def done(self, result: RunResult, cpu_seconds: float = 0.0) -> None:
         """The driver has run the work: emit the result."""
         self.cpu_seconds += cpu_seconds
-        self.lost_events += len(result.failures)
+        self.lost_events += len(result.failures) + result.late
+        self.late_events += result.late
+        self.keys = result.keys
         for batch in result.batches:
             stream, _ = {**self.saving.inputs, **self._in_hand}.get(batch.supplier, (0, 0))
             self.outlet.emit(Chunk(batch, upto=(stream, 0)))

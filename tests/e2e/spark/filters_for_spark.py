@@ -7,7 +7,7 @@ annotations could not be looked up.
 import os
 import threading
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated
@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 
 from activebroker.events import Event, Precision, Shape, Zone
-from activebroker.filters import FIFOFilter
+from activebroker.filters import FIFOFilter, KeyedFilter
 
 
 class Side(Enum):
@@ -175,6 +175,33 @@ class Hooked(FIFOFilter):
         for event in self.held[-1:]:
             super().enqueue(event.replace(Energy(len(self.held), total)))
         self.held = []
+
+
+class PerName(KeyedFilter):
+    """Its state is by name and side. The times of samples are in no order."""
+
+    key = ("name", "side")
+    time = "naive"
+    lateness = 50 * 86_400.0
+    ttl = 100 * 86_400.0
+    output = Energy
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def enqueue(self, event: Event) -> None:
+        self.seen += 1
+        self.set_timer(event.content.naive + timedelta(days=60))
+        if self.seen % 2:
+            self.forward(Energy(self.seen, event.content.price or 0.0))
+
+    def on_timer(self, time: datetime) -> None:
+        self.forward(Energy(-self.seen, float(time.day)))
+
+    def on_expire(self) -> None:
+        self.forward(Energy(self.seen, -1.0))
+
+    on_end = on_expire
 
 
 class Broken(FIFOFilter):

@@ -21,6 +21,7 @@ from activebroker.filters import (
     Runner,
     RunResult,
     analyse,
+    make_runner,
     pack,
     unpack,
 )
@@ -42,13 +43,7 @@ def make_runners(filter: object, input_type: EventType) -> tuple[FilterRunner, S
     spec = FilterSpec.of(filter)
     envelope = pack(spec, input_type, analyse(spec, input_type), key=KEY)
     payload = unpack(envelope, KEY)
-    plain = FilterRunner(
-        payload,
-        channel="derived",
-        name=envelope.name,
-        shared=envelope.shared,
-        stop_on_error=envelope.on_error == "stop",
-    )
+    plain = make_runner(payload, envelope, "derived")
     return plain, SparkRunner(payload, envelope, channel="derived", key=KEY)
 
 
@@ -96,7 +91,8 @@ def told(result: RunResult) -> tuple[list[Any], list[Any], bool]:
         for batch in result.batches
         for event in batch.events()
     ]
-    failures = [(f.channel, f.filter, f.supplier, f.seq, f.error) for f in result.failures]
+    lost = [*result.failures, *result.late_samples]
+    failures = [(f.channel, f.filter, f.supplier, f.seq, f.error) for f in lost]
     return events, failures, result.stopped
 
 
@@ -113,6 +109,7 @@ FILTERS: list[object] = [
     samples.Echo,
     samples.Pairs,
     samples.Hooked,
+    samples.PerName,
     samples.Outlier(10.0),
     lambda sample: sample.name == "IBM" or sample.price > 60,
     lambda sample: sample.side is Side.BUY and sample.point is None,
@@ -170,7 +167,7 @@ def test_stops_at_the_first_error() -> None:
 
 @pytest.mark.parametrize(
     "filter",
-    [(samples.Outlier, 30.0), samples.Pairs, samples.Hooked],
+    [(samples.Outlier, 30.0), samples.Pairs, samples.Hooked, samples.PerName],
     ids=lambda f: FilterSpec.of(f).name,
 )
 def test_moves_with_its_state(filter: object) -> None:

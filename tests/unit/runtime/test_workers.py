@@ -24,8 +24,8 @@ from activebroker.node.effects import (
     StateSnapshotted,
     WorkDone,
 )
+from activebroker.node.executor import python_runner
 from activebroker.protocol.specs import StageSpec
-from activebroker.runtime import python_runner
 from activebroker.runtime.pool import POOL
 from activebroker.runtime.workers import Workers
 

@@ -79,7 +79,7 @@ FOUND = {
 # the first seed that finds it.
 RELAYS = {
     "a relay does not know how far its subscriptions have acknowledged": slow(relay_dies(19)),
-    "a new subscriber of a relay gets a stream with gaps": relay_dies(252),
+    "a new subscriber of a relay gets a stream with gaps": relay_dies(78),
     "a subscriber that resumes at a relay does not wait for what its supplier sent itself": slow(
         relay_dies(363), pace=0.4
     ),
