@@ -146,7 +146,7 @@ class Reader:
                     entries.append(self._entry(frame, payload))
                 self._at, self._position = frame.end, end
                 size += frame.end - frame.at
-                if size >= most_bytes and entries:
+                if entries and size + frame.end - frame.at > most_bytes:  # another one like it
                     break
         except (LogDamaged, ProtocolError):
             if not entries:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from activebroker.events import Batch
 
@@ -15,13 +16,15 @@ NOWHERE: Offset = (-(2**63), 0)  # before any offset
 class Record:
     """One step of a supplier's stream: events, its end, or neither if only the offset has moved.
 
-    `upto` is the supplier's offset after it.
+    `upto` is the supplier's offset after it. `buffers` are what `activebroker.events.dump` makes of
+    the batch, where that is there: then nobody has to make it once more.
     """
 
     supplier: str
     upto: Offset
     batch: Batch | None = None
     ended: bool = False
+    buffers: list[Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def events(self) -> int:

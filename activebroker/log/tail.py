@@ -44,7 +44,8 @@ class Tail:
                 self._types[type.fingerprint] = self.size
                 self._put(frames.TYPE, memoryview(msgspec.msgpack.encode(describe(type))))
             type_at = self._types[type.fingerprint]
-            payload = memoryview(dump(batch)[0])
+            (buffer,) = record.buffers or dump(batch)
+            payload = memoryview(buffer).cast("B")
             self.latest = max(self.latest, int(batch.times.max()))
         self._put(kind, payload, record.supplier, record.upto, record.events, type_at)
         self.position += record.events
