@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from pathlib import Path
 from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest as checksum
 
 from activebroker.core.errors import LogDamaged
 from activebroker.log.disk import reading, sync_file
 
 NAME = "committed"
 _FORM = struct.Struct("<8sQQQ")
-_CHECK = struct.Struct("<I")
+_CHECK = struct.Struct("<Q")
 _MAGIC = b"ABLOG\x00C\x01"
 _SIZE = _FORM.size + _CHECK.size
 _TRIES = 1000  # of a reader that meets writes
@@ -42,7 +43,7 @@ class CommittedFile:
 
     def write(self, committed: Committed, sync: bool = False) -> None:
         data = _FORM.pack(_MAGIC, *committed)
-        os.pwrite(self._file.fileno(), data + _CHECK.pack(zlib.crc32(data)), 0)
+        os.pwrite(self._file.fileno(), data + _CHECK.pack(checksum(data)), 0)
         if sync:
             sync_file(self._file.fileno())
 
@@ -57,7 +58,7 @@ def read_committed(directory: Path) -> Committed:
         for _ in range(_TRIES):  # one may read half of what is being written
             data = os.pread(file.fileno(), _SIZE, 0)
             if len(data) == _SIZE and data[-_CHECK.size :] == _CHECK.pack(
-                zlib.crc32(data[: _FORM.size])
+                checksum(data[: _FORM.size])
             ):
                 magic, *numbers = _FORM.unpack_from(data)
                 if magic == _MAGIC:

@@ -2,23 +2,24 @@
 
 It is a header of fixed size, a supplier's name, and a payload; name and payload are filled up to
 multiples of 8 bytes. The header has a checksum of itself with the name, and one of the payload,
-both CRC-32 that begin with the segment's salt. It tells the byte at which it stands. So a header
-can be recognised anywhere in a segment, by bytes alone, and what an old file has left on the disk
-is not taken for one.
+both with the segment's salt. It tells the byte at which it stands. So a header can be recognised
+anywhere in a segment, by bytes alone, and what an old file has left on the disk is not taken for
+one.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest as checksum
 
 from activebroker.core.errors import ProtocolError
 
 MAGIC = b"\xabLog"
-# Magic, check, at, size, payload's check, position, committed, latest, stream, count, events,
-# size of the name, kind, where the type is described.
-_HEADER = struct.Struct("<4sIQIIQQqqqIHBxQ")
+# Magic and check, then the fields of `Frame` but for the name.
+_HEADER = struct.Struct("<4sIQIIQQQqqqQBxH")
+_CHECK = struct.Struct("<I")
 _CHECKED = 8  # where the bytes that the header's check covers begin
 LEAST = _HEADER.size
 MOST_NAME = 2**16 - 1
@@ -33,16 +34,16 @@ class Frame(NamedTuple):
 
     at: int  # the byte of the segment where the frame begins
     size: int  # of the payload
+    events: int
     check: int  # of the payload
     position: int  # events before it since the log began
     committed: int  # bytes of the segment that were durable when it was written
     latest: int  # the largest time of an event in the segment, up to here
     stream: int
     reached: int  # with the stream, the supplier's offset after it
-    events: int
-    name_size: int
-    kind: int
     type_at: int  # the byte of the segment where the frame is that describes the events' type
+    kind: int
+    name_size: int
     supplier: str
 
     @property
@@ -67,8 +68,7 @@ def pack(frame: Frame, payload: memoryview, salt: int) -> list[bytes | memoryvie
     *fields, supplier = frame
     name = supplier.encode()
     checked = _HEADER.pack(MAGIC, 0, *fields)[_CHECKED:] + name
-    check = zlib.crc32(checked, salt).to_bytes(4, "little")
-    front = MAGIC + check + checked + bytes(-(LEAST + len(name)) % 8)
+    front = MAGIC + _check(checked, salt) + checked + bytes(-(LEAST + len(name)) % 8)
     return [front, payload, bytes(-frame.size % 8)]
 
 
@@ -77,17 +77,21 @@ def parse(data: memoryview, start: int, at: int, salt: int) -> Frame | None:
     byte `at`."""
     if start + LEAST > len(data):
         return None
-    magic, check, *fields = _HEADER.unpack_from(data, start)
+    magic, _, *fields = _HEADER.unpack_from(data, start)
     if magic != MAGIC or fields[0] != at:
         return None
-    name = start + LEAST
-    end = name + fields[9]
-    if end > len(data) or zlib.crc32(data[start + _CHECKED : end], salt) != check:
+    begin, name = start + _CHECKED, start + LEAST
+    end = name + fields[-1]
+    if end > len(data) or data[begin - _CHECK.size : begin] != _check(data[begin:end], salt):
         return None
     try:
         return Frame._make([*fields, str(data[name:end], "utf-8")])
     except UnicodeDecodeError:
         return None
+
+
+def _check(checked: bytes | memoryview, salt: int) -> bytes:
+    return _CHECK.pack(checksum(checked, salt) & 0xFFFFFFFF)
 
 
 def _padded(size: int) -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+from xxhash import xxh3_64_intdigest as checksum
 
 from activebroker.core.decoding import UNDECODABLE
 from activebroker.core.errors import LogDamaged, ProtocolError
@@ -21,7 +21,7 @@ from activebroker.log.disk import reading, sync_directory, sync_file, write
 from activebroker.log.frames import MAGIC, MOST_HEADER, TYPE, Frame, parse
 from activebroker.log.records import Offsets
 
-_PREFIX = struct.Struct("<8sII")  # magic, size of the header, its checksum
+_PREFIX = struct.Struct("<8sQQ")  # magic, size of the header, its checksum
 _MAGIC = b"ABLOG\x00\x00\x01"  # the last byte is the version of the format
 _PIECE = 1 << 20  # bytes that are read at once
 _NEAR = 1 << 18  # bytes that are read through rather than searched by halves
@@ -82,7 +82,7 @@ class Segment:
             raise self.damage(0, f"it begins with {magic!r}, not with {_MAGIC!r}")
         end = _PREFIX.size + size
         data = self.read(_PREFIX.size, size) if end <= self.size else b""
-        if len(data) < size or zlib.crc32(data) != check:
+        if len(data) < size or checksum(data) != check:
             raise self.damage(_PREFIX.size, "its header's checksum is another")
         try:
             return _header.decode(data), end + -end % 8
@@ -129,7 +129,7 @@ class Segment:
                 data = memoryview(self.read(at, frame.end - at))
             while frame is not None and frame.end - frame.at <= len(data) - start:
                 payload = data[start + frame.header_size :][: frame.size]
-                if zlib.crc32(payload, self.header.salt) != frame.check:
+                if checksum(payload, self.header.salt) != frame.check:
                     raise self.damage(frame.at, "the checksum of the record there is another")
                 yield frame, payload
                 start += frame.end - frame.at
@@ -224,7 +224,7 @@ def read_header(directory: Path, number: int) -> Header:
 def create(directory: Path, header: Header) -> int:
     """Make a segment without frames, durable when this returns; the byte where they will begin."""
     data = msgspec.msgpack.encode(header)
-    front = _PREFIX.pack(_MAGIC, len(data), zlib.crc32(data))
+    front = _PREFIX.pack(_MAGIC, len(data), checksum(data))
     path = path_of(directory, header.number)
     unfinished = path.with_suffix(UNFINISHED)
     with unfinished.open("wb", buffering=0) as file:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 
 import msgspec
+from xxhash import xxh3_64_intdigest as checksum
 
 from activebroker.events import describe, dump
 from activebroker.log import frames
@@ -73,15 +73,15 @@ class Tail:
         frame = frames.Frame(
             self.size,
             len(payload),
-            zlib.crc32(payload, self.header.salt),
+            events,
+            checksum(payload, self.header.salt),
             self.position,
             self.committed,
             self.latest,
             *upto,
-            events,
-            len(supplier.encode()),
-            kind,
             type_at,
+            kind,
+            len(supplier.encode()),
             supplier,
         )
         self._pending += frames.pack(frame, payload, self.header.salt)

@@ -285,7 +285,7 @@ class Log:
             bytes_before,
             created=self._clock(),
             latest=latest,
-            salt=secrets.randbits(32),
+            salt=secrets.randbits(64),
             versions=tuple(self._versions),
             offsets=self._offsets,
         )
