@@ -47,9 +47,14 @@ class Frame(NamedTuple):
     supplier: str
 
     @property
+    def length(self) -> int:
+        """The bytes of the frame."""
+        return self.header_size + _padded(self.size)
+
+    @property
     def end(self) -> int:
         """The byte after it, where the next one begins."""
-        return self.at + self.header_size + _padded(self.size)
+        return self.at + self.length
 
     @property
     def header_size(self) -> int:

@@ -77,7 +77,7 @@ class Reader:
     @property
     def committed(self) -> int:
         """The position after the last event that is committed."""
-        return searched(self.path, lambda span: span.committed.position)
+        return committed_of(self.path).position
 
     def seek(self, position: int | None) -> None:
         """Go on with the event at a position, and the records without events right before it; or
@@ -144,9 +144,9 @@ class Reader:
                     )
                 if frame.kind != TYPE:
                     entries.append(self._entry(frame, payload))
-                self._at, self._position = frame.end, end
-                size += frame.end - frame.at
-                if entries and size + frame.end - frame.at > most_bytes:  # another one like it
+                length = frame.length
+                self._at, self._position, size = frame.at + length, end, size + length
+                if entries and size + length > most_bytes:  # with another one like it
                     break
         except (LogDamaged, ProtocolError):
             if not entries:
@@ -154,12 +154,14 @@ class Reader:
         return entries
 
     def _entry(self, frame: Frame, payload: memoryview) -> Entry:
-        batch = None
-        if frame.kind == EVENTS:
+        if frame.kind != EVENTS:
+            record = Record(frame.supplier, frame.upto, ended=frame.kind == ENDED)
+        else:
             batch = self._segment.batch(frame, payload, self._types)
             if had := self._position - frame.position:
                 batch = batch.slice(had, frame.events - had)
-        return Entry(self._position, Record(frame.supplier, frame.upto, batch, frame.kind == ENDED))
+            record = Record(frame.supplier, frame.upto, batch, buffers=None if had else [payload])
+        return Entry(self._position, record)
 
     def _end(self, committed: Committed) -> int:
         """The byte of the segment up to which it may be read."""

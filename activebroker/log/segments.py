@@ -125,15 +125,15 @@ class Segment:
                 raise self.damage(at, "no record begins there")
             if frame.end > end:
                 raise self.damage(at, f"the record there ends after byte {end:,}, where all do")
-            if frame.end - at > len(data):
-                data = memoryview(self.read(at, frame.end - at))
-            while frame is not None and frame.end - frame.at <= len(data) - start:
+            if frame.length > len(data):
+                data = memoryview(self.read(at, frame.length))
+            while frame is not None and (length := frame.length) <= len(data) - start:
                 payload = data[start + frame.header_size :][: frame.size]
                 if checksum(payload, self.header.salt) != frame.check:
                     raise self.damage(frame.at, "the checksum of the record there is another")
                 yield frame, payload
-                start += frame.end - frame.at
-                at = frame.end
+                start += length
+                at += length
                 frame = parse(data, start, at, self.header.salt)
             if start == 0:
                 raise self.damage(at, "the file ends in the record that begins there")

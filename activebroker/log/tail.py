@@ -85,7 +85,7 @@ class Tail:
             supplier,
         )
         self._pending += frames.pack(frame, payload, self.header.salt)
-        self._pending_bytes += frame.end - frame.at
+        self._pending_bytes += frame.length
         self.size = frame.end
 
     def _write(self) -> None:

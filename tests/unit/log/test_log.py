@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from log_for_tests import (
     ended,
     moved,
     placed,
+    plain,
     rest,
     segments_of,
     stored,
@@ -25,7 +26,7 @@ from log_for_tests import (
 )
 
 from activebroker.core.errors import ChannelTypeConflict, Closed, LogInUse, ProtocolError
-from activebroker.events import ANY, EventType, TypeRegistry, describe, encode
+from activebroker.events import ANY, EventType, TypeRegistry, describe, dump, encode
 from activebroker.log import Log, Reader, Record
 
 
@@ -130,6 +131,22 @@ def test_names_and_batches_of_any_size(tmp_path):
     ]
     write_log(tmp_path, [records])
     assert stored(tmp_path) == placed(records)
+
+
+def test_bytes_of_a_batch_go_in_and_come_out_as_they_are(tmp_path):
+    records = [ticks("A", 0, 20), ticks("A", 20, 3), moved("B", 1)]
+    given = [replace(each, buffers=dump(each.batch)) for each in records[:2]]
+    write_log(tmp_path / "one", [records])
+    write_log(tmp_path / "two", [[*given, records[2]]])
+    with Reader(tmp_path / "one", TICK) as one, Reader(tmp_path / "two", TICK) as two:
+        for entry, other, record in zip(one.read(), two.read(), records, strict=True):
+            assert entry == other
+            assert plain(*entry) == plain(entry.position, record)
+            for read in (entry.record, other.record):
+                expected = record.batch and [bytes(each) for each in dump(record.batch)]
+                assert expected == (read.buffers and [bytes(each) for each in read.buffers])
+        one.seek(5)
+        assert one.read()[0].record.buffers is None  # it is cut
 
 
 @dataclass(frozen=True)
