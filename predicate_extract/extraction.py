@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from predicate_extract.algebra.predicate import TRUE, Predicate
 from predicate_extract.algebra.simplify import widened
+from predicate_extract.analysis.changes import may_change_something
 from predicate_extract.analysis.code import code_of
 from predicate_extract.analysis.content import Content
-from predicate_extract.analysis.effects import may_change_something
 from predicate_extract.analysis.fields import field_uses
 from predicate_extract.analysis.filters import Analysis, Found
 from predicate_extract.analysis.following import Hazards
@@ -171,7 +171,7 @@ def _extract_function(
         found = _followed(lambda: analysis.of_function(code_of(function), given, keywords))
     except Weaken as weaken:
         return _unknown(name, weaken, text)
-    return _result(name, found, may_change_something(source), text)
+    return _result(name, found, may_change_something(source, function), text)
 
 
 def _extract_partial(target: functools.partial[object], content: Content) -> Extraction:
@@ -245,7 +245,7 @@ def _result(name: str, found: Found, stateful: bool, text: _Text) -> Extraction:
         filename=source.file.filename if source else None,
         first_line=source.first_line if source else 0,
         reads=text.reads,
-        as_it_is=text.as_it_is,
+        as_it_is=text.as_it_is or not reasons,
     )
 
 

@@ -43,10 +43,11 @@ class Extraction:
     The filter forwards, changes, reports or raises only for events that `predicate` matches. It is
     `exact` when the predicate also says what happens: where it is true the filter forwards that
     event once, unchanged, and does nothing else; where it is false, nothing; and if it `raises`, it
-    raises where the predicate does (else an exception may be caught). `stateful` says that
-    the filter may change itself, or anything else, outside `__init__` (when in doubt, it does).
-    `reads` are the fields that it can read at all, and None where it may read any. `as_it_is` says
-    that all it can forward is the event it is given, once, while it has it.
+    raises where the predicate does (else an exception may be caught). `stateful` says that the
+    filter may change itself, or anything else, outside `__init__` (when in doubt, it does; methods
+    of the content are taken to change nothing else). `reads` are the fields that it can read at
+    all, and None where it may read any. `as_it_is` says that all it can forward is the event it is
+    given, once, while it has it.
     """
 
     name: str

@@ -34,6 +34,7 @@ from activebroker.spark.frame import (
     required,
 )
 from activebroker.spark.keyed import apply_keyed
+from activebroker.spark.runner import has_hooks
 from activebroker.spark.session import require_extra
 from activebroker.spark.streams import KEY, SKIP, Task
 from activebroker.spark.words import Words
@@ -97,7 +98,7 @@ def apply(
     except UnknownField as error:
         raise UnknownField(f"{error}{frame.refused()}") from None
     envelope = pack(spec, type, extraction, key=KEY)
-    keeps_state = extraction.stateful or spec.cls.shared
+    keeps_state = extraction.stateful or spec.cls.shared or has_hooks(spec.cls)
     if df.isStreaming and not issubclass(spec.cls, KeyedFilter):
         _check_streaming(spec.name, keeps_state, bool(order) or supplier is not None)
 

@@ -1,4 +1,4 @@
-"""What a function's text shows about changes: of its instance, or of anything else."""
+"""What a function's text shows about changes of its instance."""
 
 from __future__ import annotations
 
@@ -14,63 +14,6 @@ PURE_BUILTINS = frozenset(
         *("round", "set", "sorted", "str", "sum", "tuple"),
     }
 )
-_READERS = (
-    ast.Compare,
-    ast.BoolOp,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.If,
-    ast.IfExp,
-    ast.While,
-    ast.Assert,
-)
-
-
-def may_change_something(source: Source, methods: frozenset[str] = frozenset()) -> bool:
-    """Whether a function may change anything that outlives its call, as far as its text shows.
-
-    `methods` are the names of methods that are looked at on their own.
-    """
-    parents = source.file.parents
-    first = self_name(source) if methods else None
-    for node in source.walk():
-        match node:
-            case (
-                ast.Attribute(ctx=ast.Store() | ast.Del())
-                | ast.Subscript(ctx=ast.Store() | ast.Del())
-            ):
-                return True
-            case (
-                ast.Global()
-                | ast.Nonlocal()
-                | ast.Await()
-                | ast.Yield()
-                | ast.YieldFrom()
-                | ast.Import()
-                | ast.ImportFrom()
-                | ast.With()
-                | ast.AsyncWith()
-            ):
-                return True
-            case ast.Call() if not _is_harmless_call(node, first, methods):
-                return True
-            case ast.Attribute(value=ast.Name(id=name), ctx=ast.Load()) if name == first:
-                parent = parents.get(node)
-                is_method = isinstance(parent, ast.Call) and parent.func is node
-                if not (is_method or isinstance(parent, _READERS)):
-                    return True
-    return False
-
-
-def _is_harmless_call(call: ast.Call, first: str | None, methods: frozenset[str]) -> bool:
-    match call.func:
-        case ast.Name(id=name):
-            return name in PURE_BUILTINS or name in ("super", "getattr", "hasattr", "isinstance")
-        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="enqueue"):
-            return True
-        case ast.Attribute(value=ast.Name(id=name), attr=attr):
-            return name == first and attr in methods
-    return False
 
 
 def self_name(source: Source) -> str | None:

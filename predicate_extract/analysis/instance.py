@@ -16,12 +16,9 @@ from functools import cached_property
 from types import FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
+from predicate_extract.analysis.changes import may_change_something
 from predicate_extract.analysis.code import Code, code_of
-from predicate_extract.analysis.effects import (
-    leaks_self,
-    may_change_something,
-    stores,
-)
+from predicate_extract.analysis.effects import leaks_self, stores
 from predicate_extract.analysis.given import family_of_value, is_alone, kept_by_copies
 from predicate_extract.analysis.initial import (
     assigned_by,
@@ -205,7 +202,8 @@ class FilterInstance:
             return True
         names = frozenset(method.name for method in self._methods)
         return any(
-            method.name != "__init__" and may_change_something(method.source, names)
+            method.name != "__init__"
+            and may_change_something(method.source, method.function, names)
             for method in self._later
         )
 

@@ -64,6 +64,18 @@ class Numbered:
     number: int
 
 
+class Marks(FIFOFilter):
+    """Remembers nothing, but does something at the end of a stream."""
+
+    output = Numbered
+
+    def enqueue(self, event: Event) -> None:
+        super().enqueue(event.replace(Numbered(event.content.number)))
+
+    def on_end(self) -> None:
+        super().enqueue(Event(Numbered(-1), "Numbered", "", 0, 0))
+
+
 @dataclass(frozen=True)
 class Named:
     number: int
@@ -236,7 +248,7 @@ def test_exact_is_not_stateful(spark: Any, caplog: pytest.LogCaptureFixture) -> 
 def test_a_streaming_frame(spark: Any, tmp_path: Path) -> None:
     spark.range(10).withColumnRenamed("id", "number").write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema("number long").parquet(str(tmp_path / "in"))
-    for filter in (Rising, Last):
+    for filter in (Rising, Last, Marks):
         with pytest.raises(InvalidFilter, match=r"may remember events[^§]*foreachBatch"):
             apply(stream, filter)
     with pytest.raises(InvalidFilter, match="leave out"):

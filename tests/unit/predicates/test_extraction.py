@@ -324,7 +324,7 @@ FILTERS = [
     (Counting, (), "name = 'IBM'", False, True),
     (CountingFirst, (), "TRUE", False, True),
     (Narrower, (), "open AND (name = 'IBM' OR price > 100)", True, False),
-    (Transforming, (), "open", False, True),
+    (Transforming, (), "open", False, False),
     (Twice, (), "open", False, False),
     (WithHook, (), "name = 'IBM' OR price > 100", False, False),
     (Leaking, (3,), "TRUE", False, True),
@@ -333,7 +333,7 @@ FILTERS = [
     (Timed(), (), "price > TRUE", True, False),
     (Dynamic, (), "TRUE", False, True),
     (Generator, (), "TRUE", False, True),
-    (Silent, (), "TRUE", False, True),
+    (Silent, (), "TRUE", False, False),
     (FIFOFilter, (), "TRUE", True, False),
 ]
 

@@ -164,7 +164,7 @@ class Looked(FIFOFilter):
         (Changes, False, None),
         (Keeps, False, None),
         (Stores, True, None),
-        (Later, False, None),
+        (Later, True, None),  # it is exact
         (AtTheEnd, False, None),
         (Child, False, None),
         (Anew, False, None),
