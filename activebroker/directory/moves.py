@@ -80,6 +80,14 @@ class Moves:
         recovers = body.to != SUPPLIER or parent.recovers
         stays = now == [(node, engine) for node in nodes]
         if stays and (body.to == channel.at or recovers == channel.recovers):
+            # It may just have been lost, and nobody has noticed.
+            answers = yield Attempt([(node, ReportNode()) for node in nodes], body.patience)
+            if None in answers:
+                lost = nodes[answers.index(None)]
+                raise MoveFailed(
+                    f"Channel {channel.name!r} was at {lost!r} already, which does not answer any "
+                    "more."
+                )
             self._graph.relocate(channel, body.to)
             channel.asked = body.to
             return None

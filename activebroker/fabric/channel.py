@@ -179,8 +179,11 @@ class Channel(Bound):
         envelope = pack(spec, input_type, extraction, key=membership.signing_key)
         # So that events come as instances of this class, wherever the filter runs.
         membership.register(spec.output_type(input_type))
-        known = membership.derive_channel(
-            Derive(self.name, name, envelope, membership.place(at), membership.node, seconds)
+        known = membership.at_place(
+            at,
+            lambda place: membership.derive_channel(
+                Derive(self.name, name, envelope, place, membership.node, seconds)
+            ),
         )
         channel = Channel(membership, *known, extraction)
         channel._derived = spec, input_type
@@ -270,7 +273,7 @@ class Channel(Bound):
         a process was lost during it, and where the filter goes on.
         """
         membership = self._membership
-        membership.move(self.name, membership.place(to), timeout)
+        membership.at_place(to, lambda place: membership.move(self.name, place, timeout))
 
     def close(self) -> None:
         """End the channel and all that is derived from it, after what was published."""

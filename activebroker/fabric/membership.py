@@ -14,6 +14,7 @@ from activebroker.core.errors import (
     ActiveBrokerError,
     Closed,
     DeadlineExceeded,
+    MoveFailed,
     UnknownPlace,
     Unreachable,
     check_text,
@@ -134,6 +135,20 @@ class Membership:
         micro-batch. Raises as `SparkPlaces.broker` does."""
         place = SparkPlace() if at == SPARK else at
         return self._spark.broker(place) or SPARK if isinstance(place, SparkPlace) else place
+
+    def at_place(self, at: str | SparkPlace, ask: Callable[[str], T]) -> T:
+        """Ask for something at a place, by its name. A broker on Spark that was lost before it
+        could be asked comes back: it is asked again."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            name = self.place(at)
+            broker = self._runtime.member(name)
+            try:
+                return ask(name)
+            except (UnknownPlace, Unreachable, MoveFailed):
+                was_lost = name not in (at, SPARK) and self._runtime.member(name) != broker
+                if not was_lost or time.monotonic() > until:
+                    raise
 
     def is_member(self, name: str) -> bool:
         return self._runtime.member(name) is not None

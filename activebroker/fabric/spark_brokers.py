@@ -14,6 +14,8 @@ import re
 import secrets
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -60,7 +62,7 @@ class Joined(Protocol):
 
     def is_member(self, name: str) -> bool: ...
 
-    def request(self, body: Dismiss, patience: float) -> object: ...
+    def tell(self, body: Dismiss) -> None: ...
 
 
 class SparkPlaces:
@@ -71,97 +73,140 @@ class SparkPlaces:
         self._host = host
         self._lock = threading.Lock()
         self._names = itertools.count(1)
-        self._brokers: dict[SparkPlace, _Brokers | None] = {}  # None: its tasks cannot join
+        self._places: dict[SparkPlace, _Place] = {}
+        self._closed = False
 
     def broker(self, place: SparkPlace) -> str | None:
         """The name of a broker at this place, which is started if there is none yet. None where
         tasks cannot join the fabric.
 
-        Raises SparkUnavailable where Spark does not run brokers, and the errors of `serve` and of
-        `activebroker.spark.session`.
+        Raises SparkUnavailable where Spark does not run brokers, Closed, and the errors of `serve`
+        and of `activebroker.spark.session`.
         """
-        with self._lock:
-            if place not in self._brokers:
-                self._brokers[place] = self._start(place)
-            if (brokers := self._brokers[place]) is None:
-                return None
-            if (name := brokers.next()) is None:  # all were stopped
-                brokers = self._brokers[place] = self._start(place)
-                name = None if brokers is None else brokers.next()
-            return name
-
-    def _start(self, place: SparkPlace) -> _Brokers | None:
         address, key = self._host.address, self._host.key
         if address is None or key is None:
             return None  # an embedded fabric
-        names = [f"{self._joined.node}-spark-{next(self._names)}" for _ in range(place.tasks)]
+
+        def invite() -> Invitation:
+            return Invitation(f"{self._joined.node}-spark-{next(self._names)}", address, key)
+
+        with self._lock:
+            if self._closed:
+                raise _closed()
+            found = self._places.setdefault(place, _Place(place, invite, self._joined))
+        return found.broker()
+
+    def close(self) -> None:
+        """Let all brokers leave the fabric, and end their jobs."""
+        with self._lock:
+            self._closed = True
+        _end([broker for place in self._places.values() for broker in place.close()], self._joined)
+
+
+class _Place:
+    """The brokers of a place, which are started for its first filter."""
+
+    def __init__(self, place: SparkPlace, invite: Callable[[], Invitation], joined: Joined) -> None:
+        self._place = place
+        self._invite = invite
+        self._joined = joined
+        self._lock = threading.Lock()  # whoever waits for it needs what its holder starts
+        self._brokers: deque[_Broker] = deque()  # the next one in turn is the first
+        self._can_join = True
+        self._closing = threading.Event()
+
+    def broker(self) -> str | None:
+        """See `SparkPlaces.broker`."""
+        with self._lock:
+            while self._can_join:
+                if self._closing.is_set():
+                    raise _closed()
+                if (name := self._next()) is not None:
+                    return name
+                self._start()
+        return None
+
+    def close(self) -> list[_Broker]:
+        """Start no brokers any more. Return those that there are; those that are being started are
+        ended by whoever starts them."""
+        self._closing.set()
+        if not self._lock.acquire(timeout=time_left(STOP)):
+            return []
+        self._lock.release()
+        return list(self._brokers)
+
+    def _next(self) -> str | None:
+        """The name of the broker for the next filter: they take turns, as far as they are there. If
+        none is, wait for one to come back; None if none will."""
+        until = time.monotonic() + START
+        while left := [each for each in self._brokers if each.failure is None]:
+            for each in left:
+                if self._joined.is_member(each.name):
+                    self._brokers.remove(each)
+                    self._brokers.append(each)
+                    return each.name
+            self._wait(left[0], until)
+        return None
+
+    def _start(self) -> None:
+        started: list[_Broker] = []
         try:
-            invitations = [Invitation(name, address, key) for name in names]
-            return _Brokers(place, invitations, self._joined)
-        except Unreachable as error:
+            spark = self._place.session
+            if spark is None or not is_alive(spark):
+                spark = session()
+            _check(spark, self._place.tasks)
+            started = [_Broker(self._invite(), spark) for _ in range(self._place.tasks)]
+            until = time.monotonic() + START
+            for each in started:
+                while not self._joined.is_member(each.name):
+                    if each.failure is not None:
+                        raise each.failure
+                    self._wait(each, until)
+                each.has_served = True
+        except BaseException as error:
+            _end(started, self._joined)
+            if not isinstance(error, Unreachable):
+                raise
+            self._can_join = False
             log.warning(
                 "filters on Spark run in a job for each micro-batch, since tasks cannot join the "
-                "fabric at %s: %s",
-                *(address, error),
+                "fabric: %s",
+                error,
             )
-            return None
+        else:
+            self._brokers = deque(started)
 
-    def close(self) -> None:
-        for brokers in self._brokers.values():
-            if brokers is not None:
-                brokers.close()
+    def _wait(self, broker: _Broker, until: float) -> None:
+        if self._closing.wait(LOOK_UP / 10):
+            raise _closed()
+        if time.monotonic() > until:
+            raise SparkUnavailable(
+                f"Spark has not started a task for broker {broker.name!r} within {START:g} s: "
+                "other jobs may have all slots of the application. Try again later, or with fewer "
+                "`tasks`."
+            )
 
 
-class _Brokers:
-    """The brokers of a place. They run until `close`."""
+def _end(brokers: list[_Broker], joined: Joined) -> None:
+    """Let brokers leave the fabric; cancel the jobs of those that do not."""
+    for each in brokers:
+        each.closing.set()
+        if joined.is_member(each.name):
+            joined.tell(Dismiss(each.name))
+    _await(brokers)
+    for each in brokers:
+        each.cancel()
+    _await(brokers)
 
-    def __init__(self, place: SparkPlace, invitations: list[Invitation], joined: Joined) -> None:
-        self._joined = joined
-        spark = session() if place.session is None else place.session
-        _check(spark, place.tasks)
-        self._brokers = [_Broker(each, spark) for each in invitations]
-        self._turns = itertools.cycle(self._brokers)
-        try:
-            for each in self._brokers:
-                if not self._is_there(each):
-                    raise each.failure or Unreachable(f"{each.name!r} has ended.")
-                each.has_served = True
-        except BaseException:
-            self.close()
-            raise
 
-    def next(self) -> str | None:
-        """The name of the broker for the next filter: they take turns. None if all were stopped."""
-        turn = itertools.islice(self._turns, len(self._brokers))
-        return next((each.name for each in turn if self._is_there(each)), None)
+def _await(brokers: list[_Broker]) -> None:
+    until = time.monotonic() + time_left(STOP)
+    for each in brokers:
+        each.join(max(0.0, until - time.monotonic()))
 
-    def close(self) -> None:
-        """Let the brokers leave the fabric, and end their jobs."""
-        for each in self._brokers:
-            each.closing.set()
-        for each in self._brokers:
-            if each.runs and self._joined.is_member(each.name):
-                try:
-                    self._joined.request(Dismiss(each.name), time_left(STOP))
-                except ActiveBrokerError as error:
-                    log.info("broker %r on Spark was not told to leave: %s", each.name, error)
-        for each in self._brokers:
-            each.end(time_left(STOP))
 
-    def _is_there(self, broker: _Broker) -> bool:
-        """Wait until a broker has joined, for the first time or again; False if it will not."""
-        until = time.monotonic() + START
-        while not self._joined.is_member(broker.name):
-            if broker.failure is not None:
-                return False
-            if time.monotonic() > until:
-                raise SparkUnavailable(
-                    f"Spark has not started a task for broker {broker.name!r} within {START:g} s: "
-                    "other jobs may have all slots of the application. Try again later, or with "
-                    "fewer `tasks`."
-                )
-            time.sleep(LOOK_UP / 10)
-        return True
+def _closed() -> Closed:
+    return Closed("The fabric was closed.")
 
 
 class _Broker:
@@ -181,20 +226,18 @@ class _Broker:
         )
         self._thread.start()
 
-    @property
-    def runs(self) -> bool:
-        return self._thread.is_alive()
-
-    def end(self, patience: float) -> None:
-        """Wait for the job's end; then end it."""
+    def join(self, patience: float) -> None:
+        """Wait until nothing of it runs any more."""
         self._thread.join(patience)
+
+    def cancel(self) -> None:
+        """Cancel its job, if that runs."""
         context = self._context
-        if self.runs and context is not None and is_alive(self._spark):
+        if self._thread.is_alive() and context is not None and is_alive(self._spark):
             log.warning(
                 "broker %r on Spark does not end by itself: its job is cancelled", self.name
             )
             context.cancelJobGroup(self._group)
-            self._thread.join(STOP)
 
     def _keep(self) -> None:
         wait = FIRST_WAIT

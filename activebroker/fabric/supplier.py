@@ -78,8 +78,13 @@ class Supplier(Publishing, Bound):
         if isinstance(consumers, str):
             consumers = (consumers,)
         named = None if consumers is None else tuple(consumers)
-        place = self._membership.place(to)
-        self._membership.derive_elsewhere(Offload(self.channel, self.name, place, timeout, named))
+        membership = self._membership
+        membership.at_place(
+            to,
+            lambda place: membership.derive_elsewhere(
+                Offload(self.channel, self.name, place, timeout, named)
+            ),
+        )
 
     def flush(self, timeout: float = PUBLISHING, *, acknowledged: bool = False) -> None:
         """Wait until what was published is on its way; if it is to be `acknowledged`, until it

@@ -249,16 +249,14 @@ def test_kills_cost_no_event(
     returns: list[float] = []
     with stage.trades.supplier("NYSE") as supplier, Feeding(supplier) as feeding:
         for _ in range(max(1, request.config.getoption("rounds"))):
-            assert stage.place() in stage.brokers()
             began = time.monotonic()
             pauses.append(stage.pause_at(partial(kill, stage, driver)))
             if kill is kill_driver:
                 driver = stage.driver(place, "say()")
                 driver.line()
-            else:
-                until(stage.brokers)
-            returns.append(time.monotonic() - began)
             assert ask(driver, "fabric.channel('counted').move(place)") is None
+            returns.append(time.monotonic() - began)
+            assert stage.place() in stage.brokers()
     stage.check(feeding.count)
     subscription.close()
     for what, seconds in (("pauses", pauses), ("returns", returns)):
@@ -289,7 +287,7 @@ def test_moves_to_and_from_spark(stage: Stage) -> None:
     assert stage.log().count("WARNING") == 1 and "brokers take all 2 slots" in stage.log()
 
 
-def test_what_is_not_to_run_any_more(stage: Stage) -> None:
+def test_what_is_to_run_again_and_what_is_not(stage: Stage) -> None:
     driver = stage.driver("place = SparkPlace()", COUNTED, "say()")
     driver.line()
     (name,) = stage.brokers()
@@ -315,6 +313,11 @@ def test_what_is_not_to_run_any_more(stage: Stage) -> None:
         (third,) = stage.brokers()
         assert third not in (name, second) and stage.place() == third
         stage.fabric.stop_broker("spare")  # an ordinary one
+        stage.wait_for_more()
+        before = stage.brokers()
+        kill_worker(stage, driver)
+        assert ask(driver, "counted.move(place)") is None  # at once: it waits for what comes back
+        assert stage.place() == third and stage.brokers() != before
         stage.wait_for_more()
     stage.check(feeding.count)
     subscription.close()

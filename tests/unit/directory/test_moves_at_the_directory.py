@@ -16,6 +16,7 @@ from activebroker.core.errors import (
     Unreachable,
 )
 from activebroker.directory.parts import SUPPLIER
+from activebroker.protocol.orders import ReportNode
 from activebroker.protocol.requests import Move, Offload
 
 PATIENCE = 5.0
@@ -122,9 +123,12 @@ def test_two_that_dial_out_only_cannot_meet(fabric: Fabric, trade: Trade) -> Non
 # --- nothing to do ------------------------------------------------------------------------------
 
 
-def test_a_move_to_where_it_is_asks_nobody(fabric: Fabric, trade: Trade) -> None:
+def test_a_move_to_where_it_is_asks_only_whether_that_answers(fabric: Fabric, trade: Trade) -> None:
     ask(fabric, move("b1"))
-    assert (fabric.asked, fabric.told, trade.late.at) == ([], [], "b1")
+    assert (fabric.asked, fabric.told, trade.late.at) == ([("b1", ReportNode())], [], "b1")
+    fabric.replies["b1", ReportNode] = lambda: fabric.gone("b1")
+    with pytest.raises(MoveFailed, match=r"was at 'b1' already, which does not answer"):
+        ask(fabric, move("b1"))
 
 
 def test_a_place_may_have_another_name(fabric: Fabric, trade: Trade) -> None:
