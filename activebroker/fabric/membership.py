@@ -142,12 +142,13 @@ class Membership:
         until = time.monotonic() + PATIENCE
         while True:
             name = self.place(at)
+            if name in (at, SPARK):
+                return ask(name)
             broker = self._runtime.member(name)
             try:
                 return ask(name)
             except (UnknownPlace, Unreachable, MoveFailed):
-                was_lost = name not in (at, SPARK) and self._runtime.member(name) != broker
-                if not was_lost or time.monotonic() > until:
+                if self._runtime.member(name) == broker or time.monotonic() > until:
                     raise
 
     def is_member(self, name: str) -> bool:

@@ -94,9 +94,13 @@ class Words:
 
 
 def _either(errors: list[str]) -> str:
-    if len(errors) > 1:  # they tell of the values, which are others
-        errors = list(dict.fromkeys(error.partition(":")[0] for error in errors))
-    return " or ".join(errors)
+    """The errors; only the class of those that tell of their values, which are made up here."""
+    by_class: dict[str, list[str]] = {}
+    for error in errors:
+        by_class.setdefault(error.partition(":")[0], []).append(error)
+    if len(errors) > 2:
+        return " or ".join(by_class)
+    return " or ".join(name if len(some) > 1 else some[0] for name, some in by_class.items())
 
 
 def _around(term: Term) -> Iterator[Any]:
