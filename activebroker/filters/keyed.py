@@ -6,14 +6,26 @@ else moves it, and so what a filter does is a function of its stream, wherever i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol
 
 from activebroker.core.errors import InvalidFilter
 from activebroker.events import Event
 from activebroker.filters.filter import FIFOFilter
 
-if TYPE_CHECKING:
-    from activebroker.filters.keyed_stream import KeyedStream
+
+class Stream(Protocol):
+    """What an instance needs of the stream that it is part of; see `keyed_stream`."""
+
+    late: Callable[[Event], None]
+
+    @property
+    def at_hand(self) -> Event: ...
+    def set_timer(self, instance: KeyedFilter, at: Any) -> None: ...
+    def cancel_timer(self, instance: KeyedFilter, at: Any) -> None: ...
+    def awake(self, each: Any) -> KeyedFilter: ...
+    def again(self) -> AbstractContextManager[None]: ...
 
 
 class KeyedFilter(FIFOFilter):
@@ -47,7 +59,7 @@ class KeyedFilter(FIFOFilter):
     max_keys: ClassVar[int] = 1_000_000
 
     # What its stream keeps of it.
-    _keyed_stream: KeyedStream | None = None
+    _keyed_stream: Stream | None = None
     _keyed_number: int  # in the order in which keys came
     _keyed_last: Any  # the newest time of its events
     _keyed_timers: dict[Any, int] | None  # time → number, in the order in which they were set
@@ -116,7 +128,7 @@ class KeyedFilter(FIFOFilter):
             or any(getattr(cls, hook) is not getattr(KeyedFilter, hook) for hook in hooks)
         )
 
-    def _stream_for(self, method: str) -> KeyedStream:
+    def _stream_for(self, method: str) -> Stream:
         if self._keyed_stream is None:
             raise InvalidFilter(
                 f"{type(self).__qualname__} calls {method} before it has a key: call it in "

@@ -9,17 +9,15 @@ or are many, they become one part again.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from activebroker.core.errors import FilterNotPicklable
+from activebroker.filters.asleep import Each
 from activebroker.filters.keyed import KeyedFilter
 from activebroker.filters.keys import Keys
 from activebroker.filters.shipping import dumps, loads
-
-if TYPE_CHECKING:
-    from activebroker.filters.keyed_stream import Each
 
 ROOM = 1000  # keys that parts may hold above what there are twice
 MOST = 64  # parts

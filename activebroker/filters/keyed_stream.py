@@ -14,6 +14,7 @@ from typing import Any
 
 from activebroker.core.errors import InvalidFilter, TooManyKeys
 from activebroker.events import Event
+from activebroker.filters.asleep import Asleep, Each
 from activebroker.filters.filter import refuse_unrun
 from activebroker.filters.keyed import KeyedFilter
 from activebroker.filters.keyed_saving import Saves
@@ -25,31 +26,6 @@ STALE = 1000  # timers taken back, from which on it pays to clear them out
 
 # Takes an error, and the event it is about: None in a hook.
 Fail = Callable[[BaseException, Event | None], None]
-
-
-class Asleep:
-    """The state of a key whose instance has not been needed since it came here; in its place."""
-
-    __slots__ = (
-        *("_keyed_changed", "_keyed_last", "_keyed_number", "_keyed_stream", "_keyed_timers"),
-        *("key", "state"),
-    )
-
-    def __init__(self, stream: KeyedStream, key: Hashable, number: int, last: Any) -> None:
-        self.key = key
-        self.state: dict[str, Any] | bytes | None = None
-        self._keyed_stream = stream
-        self._keyed_number = number
-        self._keyed_last = last
-        self._keyed_timers: dict[Any, int] | None = None
-        self._keyed_changed = False
-
-    def enqueue(self, event: Event) -> object:
-        enqueue: Callable[[Event], object] = self._keyed_stream.awake(self).enqueue
-        return enqueue(event)
-
-
-Each = KeyedFilter | Asleep
 
 
 class KeyedStream:
