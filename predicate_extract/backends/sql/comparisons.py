@@ -65,12 +65,12 @@ def hits(op: str, left: Value, right: Value) -> Bits:
 
 
 def _of_constant(op: str, left: Value, value: Plain) -> Bits:
+    if isinstance(value, Decimal) and left.family == "integer" and not value.is_finite():
+        raise Unfaithful
     match left.family, value:
-        case "integer", int() | float() if left.sql_type == "BOOLEAN":
+        case "integer", int() | float() | Decimal() if left.sql_type == "BOOLEAN":
             return _of_truth_value(op, left, value)
         case "integer", int() | float() | Decimal():
-            if isinstance(value, Decimal) and not value.is_finite():
-                raise Unfaithful
             return _bounded(left, for_integers(op, value, left.low, left.high))
         case "float", int() | float():
             hits = _bounded(left, for_floats(op, value))
@@ -104,7 +104,7 @@ def _bounded(left: Value, bound: Bound) -> Bits:
     return left.test(_KINDS[op], literal(value))
 
 
-def _of_truth_value(op: str, left: Value, value: int | float) -> Bits:
+def _of_truth_value(op: str, left: Value, value: int | float | Decimal) -> Bits:
     if_true, if_false = (COMPARISONS[op](answer, value) for answer in (True, False))
     if if_true == if_false:
         return TRUE if if_true else FALSE

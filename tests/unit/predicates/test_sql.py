@@ -587,3 +587,12 @@ def test_what_grows_too_large_is_left_to_python(monkeypatch):
 def test_other_dialects_are_refused():
     with pytest.raises(ValueError, match="duckdb"):
         to_sql(TRUE, TRADES, "mysql")
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+@pytest.mark.parametrize("op", ["==", "<", ">="])
+def test_a_truth_value_is_to_a_decimal_what_it_is_to_an_integer(dialect: str, op: str) -> None:
+    """A database has no such comparison."""
+    schema = pa.schema([pa.field("flag", pa.bool_(), nullable=False)])
+    integer, number = (Compare(op, Field(("flag",)), Const(one)) for one in (1, Decimal(1)))
+    assert to_sql(number, schema, dialect) == to_sql(integer, schema, dialect)
