@@ -195,10 +195,13 @@ def read_rates(directory: Path, kind: Callable[[int], Batch], nbytes: int, round
 
 
 def opened(directory: Path, nbytes: int) -> dict[str, float]:
-    """Milliseconds to open a log of this size whose last segment is full, and to find places."""
+    """Milliseconds to open a log of this size, its last segment nearly full, and to find places."""
     path, some, first = directory / "log", records(quotes, 8 * MIB), 0
     log = Log.open(path, type_of(some))
-    while sum(file.stat().st_size for file in files_of(path)) < nbytes:
+    while (
+        sum(file.stat().st_size for file in files_of(path)) < nbytes
+        or files_of(path)[-1].stat().st_size < 50 * MIB
+    ):
         for record in some:
             assert record.batch
             first += len(record.batch)

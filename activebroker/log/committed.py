@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ _FORM = struct.Struct("<8sQQQ")
 _CHECK = struct.Struct("<Q")
 _MAGIC = b"ABLOG\x00C\x01"
 _SIZE = _FORM.size + _CHECK.size
-_TRIES = 1000  # of a reader that meets writes
+_TRIES, _PAUSE = 100, 0.001  # of a reader that meets a write
 
 
 class Committed(NamedTuple):
@@ -52,18 +53,24 @@ class CommittedFile:
 
 
 def read_committed(directory: Path) -> Committed:
-    """Raises LogDamaged, or FileNotFoundError."""
+    """Raises LogDamaged, or FileNotFoundError where the file was never written."""
     path = directory / NAME
     with reading(path), path.open("rb", buffering=0) as file:
-        for _ in range(_TRIES):  # one may read half of what is being written
+        for _ in range(_TRIES):
             data = os.pread(file.fileno(), _SIZE, 0)
-            if len(data) == _SIZE and data[-_CHECK.size :] == _CHECK.pack(
-                checksum(data[: _FORM.size])
-            ):
-                magic, *numbers = _FORM.unpack_from(data)
-                if magic == _MAGIC:
-                    return Committed(*numbers)
+            if not data:
+                raise FileNotFoundError(f"{path} is empty")
+            if (committed := _parse(data)) is not None:
+                return committed
+            time.sleep(_PAUSE)  # this may be half of what is being written
     raise LogDamaged(
         f"{path} does not hold how far the log is committed. Open the log once to write it: that "
         "finds it again.",
     )
+
+
+def _parse(data: bytes) -> Committed | None:
+    body, check = data[: _FORM.size], data[_FORM.size :]
+    if check != _CHECK.pack(checksum(body)) or body[: len(_MAGIC)] != _MAGIC:
+        return None
+    return Committed(*_FORM.unpack(body)[1:])

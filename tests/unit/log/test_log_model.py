@@ -228,5 +228,5 @@ def test_a_log_is_a_list(request):
     rounds = request.config.getoption("rounds")
     run_state_machine_as_test(
         LogMachine,
-        settings=settings(max_examples=100 * rounds or 40, stateful_step_count=40, deadline=None),
+        settings=settings(max_examples=25 * rounds or 40, stateful_step_count=40, deadline=None),
     )
