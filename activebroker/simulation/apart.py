@@ -15,6 +15,7 @@ from activebroker.simulation.scenario import (
     LOGGED,
     RAISING,
     RECONFIGURED,
+    SHORT,
     TOUCHY,
     Fault,
     FaultKind,
@@ -43,9 +44,6 @@ def vary(scenario: Scenario) -> Scenario:
     rng = random.Random(f"raising {seed}")
     if rng.random() < 0.12:
         steps = _sorted(*raising(rng, steps))
-    rng = random.Random(f"keyed {seed}")
-    if rng.random() < 0.12:
-        steps = _sorted(*keyed(rng, steps))
     rng = random.Random(f"owners {seed}")
     if rng.random() < 0.1:
         options = replace(options, lease=rng.choice((2.0, 15.0)))
@@ -72,7 +70,15 @@ def vary(scenario: Scenario) -> Scenario:
     rng = random.Random(f"noticed {seed}")
     if rng.random() < 0.25:
         options = replace(options, noticed=rng.choice((0.001, 0.05, 0.3)))
+    rng = random.Random(f"keyed {seed}")
+    # Of a supplier that dies, the end comes somewhere, with all that is due: nobody could tell.
+    if rng.random() < 0.12 and not any(map(_may_be_death, faults)):
+        steps = _sorted(*keyed(rng, steps))
     return Scenario(seed, options, steps, faults)
+
+
+def _may_be_death(fault: Fault) -> bool:
+    return fault.do in ("crash", "leave") or fault.seconds > SHORT
 
 
 def _sorted(*steps: Step) -> tuple[Step, ...]:

@@ -44,6 +44,7 @@ from activebroker.simulation.reference import (
     ITEM,
     All,
     Deadly,
+    Grouped,
     Some,
     Twice,
     envelope_of,
@@ -371,7 +372,7 @@ class Users:
         )
         choices = next(filters for first, filters in sorts if step.choice >= first)
         filter = choices[step.choice % len(choices)]
-        if filter is Twice and parent.made_by(Twice):
+        if any(filter is each and parent.made_by(each) for each in (Twice, Grouped)):
             filter = Some  # two of them make events that are equal, and nobody could tell apart
         places = ["consumer", *self.brokers] + ([] if filter.shared else ["supplier"] * 2)
         at = places[step.place % len(places)]
